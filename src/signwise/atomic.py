@@ -1,0 +1,51 @@
+"""Files that are written whole or not at all.
+
+The bytes go to a temporary file in the same folder, reach the disk, and only then take the name. A reader, or a process
+that starts after a crash, sees the old file or the new one, never a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a binary file that appears under ``path`` when the block ends without an error, and never otherwise.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> target = pathlib.Path(tempfile.mkdtemp()) / "a.bin"
+        >>> with atomic_write(target) as file:
+        ...     _ = file.write(b"whole")
+        >>> target.read_bytes()
+        b'whole'
+    """
+    target = Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes the file private; give it the permissions that open() would have given.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if os.name == "posix":
+        # The rename itself lives in the folder: without this a power cut may undo it.
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
