@@ -1,0 +1,43 @@
+"""The shortcut of a residual block, free of parameters."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Shortcut(nn.Module):
+    """The identity, brought to another shape without weights.
+
+    Where the block halves the resolution, 2x2 pixels are averaged; where it adds channels, zeros are appended. All
+    the weights of the network are thus in its branches, and can be binary.
+
+    Args:
+        inputs: the channels that come in.
+        outputs: the channels that go out; at least ``inputs``.
+        stride: 1, or 2 where the resolution is halved.
+
+    Example:
+        >>> import torch
+        >>> Shortcut(2, 5, stride=2)(torch.ones(1, 2, 4, 4))[0, :, 0, 0]
+        tensor([1., 1., 0., 0., 0.])
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int = 1) -> None:
+        super().__init__()
+        if outputs < inputs:
+            raise ValueError(f"outputs must be at least inputs, got {outputs} < {inputs}")
+        if stride not in (1, 2):
+            raise ValueError(f"stride must be 1 or 2, got {stride}")
+        self.extra_channels = outputs - inputs
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.stride == 2:
+            x = F.avg_pool2d(x, 2)
+        if self.extra_channels:
+            x = F.pad(x, (0, 0, 0, 0, 0, self.extra_channels))
+        return x
+
+    def extra_repr(self) -> str:
+        return f"extra_channels={self.extra_channels}, stride={self.stride}"
