@@ -1,0 +1,101 @@
+"""Files whose bytes are known beforehand, so that a wrong, cut or foreign one is found before it is used.
+
+A folder may also hold a data set of its own, say a part of a published one or one with cleaned labels. It then says so
+with a ``SHA256SUMS`` file, as ``sha256sum * > SHA256SUMS`` writes it: a file that is listed there is checked against
+that list instead of the publisher's bytes, and may hold any whole number of images.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from signwise.errors import DataError
+
+SUMS = "SHA256SUMS"
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """The name of a file and what its content must be.
+
+    Args:
+        name: the name, without a folder.
+        digest: the hash of the content as ``"md5:..."`` or ``"sha256:..."``, the one that its publisher gives.
+        size: the bytes of the content, where known.
+
+    Example:
+        >>> KnownFile("a.bin", "md5:900150983cd24fb0d6963f7d28e17f72", 3).describes(b"abc")
+        True
+    """
+
+    name: str
+    digest: str
+    size: int | None = None
+
+    def describes(self, content: bytes) -> bool:
+        """Whether ``content`` is what is known of this file."""
+        return self.size in (None, len(content)) and digest(content, self.digest.partition(":")[0]) == self.digest
+
+    def __str__(self) -> str:
+        return f"{self.size:,} bytes, {self.digest}" if self.size is not None else self.digest
+
+    def read(self, path: Path, decompress: Callable[[bytes], bytes] = bytes) -> bytes:
+        """Read ``path``, which must be this file, and return its content.
+
+        Args:
+            path: the file on the disk, perhaps compressed.
+            decompress: from the bytes on the disk to the content.
+
+        Raises:
+            DataError: if the file cannot be read, or is not the one that is known.
+        """
+        try:
+            stored = path.read_bytes()
+            listed = listed_digests(path.parent).get(path.name)
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        if listed is not None:
+            if digest(stored, "sha256") != listed:
+                raise DataError(_mismatch(path, stored, f"{listed} as listed in {SUMS} beside it"))
+            return decompress(stored)
+        try:
+            content = decompress(stored)
+        except DataError as error:
+            raise DataError(f"{error}; expected {self}") from error
+        if not self.describes(content):
+            way_out = f"remove it and get it again, or list it in {path.parent / SUMS} if it is meant to differ"
+            raise DataError(f"{_mismatch(path, content, str(self), self.digest.partition(':')[0])}; {way_out}")
+        return content
+
+
+def digest(content: bytes, algorithm: str) -> str:
+    """The hash of ``content`` with its algorithm in front, ``"md5:..."``.
+
+    Example:
+        >>> digest(b"abc", "md5")
+        'md5:900150983cd24fb0d6963f7d28e17f72'
+    """
+    return f"{algorithm}:{hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()}"
+
+
+def listed_digests(folder: Path) -> dict[str, str]:
+    """The hashes of the ``SHA256SUMS`` in ``folder`` by file name; empty where there is none."""
+    sums = folder / SUMS
+    if not sums.is_file():
+        return {}
+    listed = {}
+    for line in sums.read_text(encoding="utf-8").splitlines():
+        hexadecimal, separator, name = line.partition(" ")
+        if len(hexadecimal) != 64 or not separator:
+            raise DataError(f"{sums} must have lines of a sha256 and a name, as sha256sum writes them; got {line!r}")
+        # The second column says how the file was read: a space or an asterisk.
+        listed[name[1:]] = f"sha256:{hexadecimal.lower()}"
+    return listed
+
+
+def _mismatch(path: Path, content: bytes, expected: str, algorithm: str = "sha256") -> str:
+    found = f"{len(content):,} bytes, {digest(content, algorithm)}"
+    return f"{path} is not the file that was expected: found {found}; expected {expected}"
