@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from signwise.errors import FormatError
+from signwise.errors import FormatError, SignwiseError
 from signwise.runtime.ops import KINDS, Operation, Quantized, check_integer
 from signwise.runtime.validate import LARGEST_OPERATIONS, Shape, check_tensors, infer_shapes
 
@@ -68,6 +68,20 @@ class Program:
     def quantization(self, value: int) -> Quantized | None:
         """How a value is kept: ``None`` for float32, as the input always is."""
         return self.ops[value - 1].out if value > 0 else None
+
+    def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """A batch as the program reads it, float32 and C-contiguous; any other shape is refused.
+
+        Args:
+            examples: ``(batch, *input_shape)``, of any real type.
+        """
+        found = np.asarray(examples)
+        if found.shape[1:] != self.input_shape or found.ndim != len(self.input_shape) + 1:
+            expected = ", ".join(["batch", *map(str, self.input_shape)])
+            raise SignwiseError(f"the input must have shape ({expected}), got {found.shape}")
+        if found.dtype.kind not in "fiub":
+            raise SignwiseError(f"the input must hold real numbers, got {found.dtype}")
+        return np.ascontiguousarray(found, dtype=np.float32)
 
     def to_json(self) -> str:
         """The program without its tensors, in the one spelling that it has: sorted keys, no spaces, ASCII."""
