@@ -16,10 +16,10 @@ from signwise.runtime import ops
 from signwise.runtime.bits import unpack_signs
 from signwise.runtime.program import Program
 
-Array: TypeAlias = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[np.float64]
 
 
-def run(program: Program, examples: Array) -> npt.NDArray[np.float32]:
+def run(program: Program, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """The answers of a program to a batch of examples.
 
     Args:
@@ -34,7 +34,7 @@ def run(program: Program, examples: Array) -> npt.NDArray[np.float32]:
         >>> run(program, np.array([[-1.0, 2.0]]))
         array([[0., 2.]], dtype=float32)
     """
-    values = {0: program.as_input(examples)}
+    values: dict[int, npt.NDArray[Any]] = {0: program.as_input(examples)}
     last_reader = {value: index for index, operation in enumerate(program.ops) for value in operation.inputs}
     for index, operation in enumerate(program.ops):
         inputs = [_dequantize(values[value], program.quantization(value)) for value in operation.inputs]
@@ -45,11 +45,11 @@ def run(program: Program, examples: Array) -> npt.NDArray[np.float32]:
     return _dequantize(values[program.output], program.quantization(program.output)).astype(np.float32)
 
 
-def _dequantize(value: Array, kept: ops.Quantized | None) -> Array:
+def _dequantize(value: npt.NDArray[Any], kept: ops.Quantized | None) -> Array:
     return value.astype(np.float64) * (1.0 if kept is None else kept.scale)
 
 
-def _quantize(result: Array, kept: ops.Quantized | None) -> Array:
+def _quantize(result: Array, kept: ops.Quantized | None) -> npt.NDArray[Any]:
     if kept is None:
         return result.astype(np.float32)
     # rint rounds halves to even, and the clamp comes before the cast: a cast of what does not fit is undefined.
@@ -57,41 +57,41 @@ def _quantize(result: Array, kept: ops.Quantized | None) -> Array:
 
 
 def _evaluate(program: Program, operation: ops.Operation, inputs: list[Array]) -> Array:
-    first = inputs[0]
+    first, made = inputs[0], inputs[0]
     match operation:
         case ops.Conv():
-            return _epilogue(program, operation, _convolve(program, operation, first), inputs[1:])
+            made = _epilogue(program, operation, _convolve(program, operation, first), inputs[1:])
         case ops.Dense():
             weight = _weight(program, operation, (operation.out_features, operation.in_features))
-            return _epilogue(program, operation, first @ weight.T, inputs[1:])
+            made = _epilogue(program, operation, first @ weight.T, inputs[1:])
         case ops.Affine():
-            scaled = _channels(program, operation.scale, first) * first + _channels(program, operation.bias, first)
-            return _relu(scaled, operation.relu)
+            scaled = _channels(program, operation.scale, first) * first
+            made = _relu(scaled + _channels(program, operation.bias, first), operation.relu)
         case ops.Relu():
-            return np.maximum(first, 0)
+            made = _relu(first, True)
         case ops.Add():
-            return _relu(first + inputs[1], operation.relu)
+            made = _relu(first + inputs[1], operation.relu)
         case ops.MaxPool():
-            return _windows(operation, first, fill=-math.inf).max(axis=(-2, -1))
+            made = _windows(operation, first, fill=-math.inf).max(axis=(-2, -1))
         case ops.AvgPool():
-            total = _windows(operation, first, fill=0).sum(axis=(-2, -1))
-            counted = np.ones_like(first[:1, :1])
-            if operation.count_include_pad:
-                return total / math.prod(operation.kernel)
-            return total / _windows(operation, counted, fill=0).sum(axis=(-2, -1))
+            counted = np.ones((1, 1, *first.shape[2:]))
+            count = _windows(operation, counted, fill=float(operation.count_include_pad)).sum(axis=(-2, -1))
+            made = _windows(operation, first, fill=0).sum(axis=(-2, -1)) / count
         case ops.GlobalPool():
-            return first.mean(axis=(2, 3))
+            made = first.mean(axis=(2, 3))
         case ops.PadChannels():
             edges = [(0, 0), (operation.before, operation.after), *[(0, 0)] * (first.ndim - 2)]
-            return np.pad(first, edges)
+            made = np.pad(first, edges)
         case ops.Flatten():
-            return first.reshape(len(first), math.prod(first.shape[1:]))
+            made = first.reshape(len(first), math.prod(first.shape[1:]))
         case ops.Concat():
-            return np.concatenate(inputs, axis=1)
+            made = np.concatenate(inputs, axis=1)
         case ops.Softmax():
             powers = np.exp(first - first.max(axis=1, keepdims=True))
-            return powers / powers.sum(axis=1, keepdims=True)
-    raise TypeError(f"unknown operation {type(operation).__name__}")
+            made = powers / powers.sum(axis=1, keepdims=True)
+        case _:
+            raise TypeError(f"unknown operation {type(operation).__name__}")
+    return made
 
 
 def _weight(program: Program, operation: ops.Weighted, shape: tuple[int, ...]) -> Array:

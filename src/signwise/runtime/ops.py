@@ -49,7 +49,8 @@ def check_flag(name: str, value: object) -> None:
 def check_tensor_name(name: str, value: object, *, optional: bool = False) -> None:
     if optional and value is None:
         return
-    if not isinstance(value, str) or not 0 < len(value) <= 255:
+    # Names are shown to people: nothing in them may move the cursor of a terminal.
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise FormatError(f"{name} must be the name of a tensor, got {reprlib.repr(value)}")
 
 

@@ -136,8 +136,10 @@ def _read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _checked_about(about: Mapping[str, str]) -> dict[str, str]:
     for keyword, text in about.items():
-        if not isinstance(keyword, str) or not isinstance(text, str):
-            raise FormatError(f"about must hold text by keyword, got {reprlib.repr(keyword)}: {reprlib.repr(text)}")
+        # Printed on terminals: printable characters and line breaks alone.
+        if not all(isinstance(part, str) and part.replace("\n", "").isprintable() for part in (keyword, text)):
+            found = f"{reprlib.repr(keyword)}: {reprlib.repr(text)}"
+            raise FormatError(f"about must hold printable text by keyword, got {found}")
     return dict(sorted(about.items()))
 
 

@@ -80,12 +80,12 @@ def output_shape(operation: ops.Operation, inputs: Sequence[Shape]) -> Shape:
             if channels % operation.groups:
                 raise FormatError(f"{channels} input channels are no multiple of groups {operation.groups}")
             made: Shape = (operation.out_channels, *_window(operation, height, width, operation.dilation))
-            _check_residual(inputs, made)
+            _check_layer(operation, inputs, made)
             return made
         case ops.Dense():
             if first != (operation.in_features,):
                 raise FormatError(f"in_features is {operation.in_features}, but its input has shape {list(first)}")
-            _check_residual(inputs, (operation.out_features,))
+            _check_layer(operation, inputs, (operation.out_features,))
             return (operation.out_features,)
         case ops.Add():
             if inputs[1] != first:
@@ -161,7 +161,10 @@ def _window(operation: ops.Conv | ops.Pool, height: int, width: int, dilation: t
     return sizes[0], sizes[1]
 
 
-def _check_residual(inputs: Sequence[Shape], made: Shape) -> None:
+def _check_layer(operation: ops.Weighted, inputs: Sequence[Shape], made: Shape) -> None:
+    terms = terms_of(operation, inputs[0])
+    if operation.bits == 1 and terms > LARGEST_TERMS:
+        raise FormatError(f"a binary dot product may have {LARGEST_TERMS} terms, got {terms}")
     if len(inputs) == 2 and inputs[1] != made:
         raise FormatError(f"the residual has shape {list(inputs[1])}, the result {list(made)}")
 
@@ -189,8 +192,6 @@ def _tensors_of(
             rows = operation.out_channels if isinstance(operation, ops.Conv) else operation.out_features
             terms = terms_of(operation, inputs[0])
             if operation.bits == 1:
-                if terms > LARGEST_TERMS:
-                    raise FormatError(f"a binary dot product may have {LARGEST_TERMS} terms, got {terms}")
                 yield "weight", operation.weight, np.uint8, (rows, (terms + 7) // 8)
             elif isinstance(operation, ops.Conv):
                 filters = (rows, inputs[0][0] // operation.groups, *operation.kernel)
