@@ -1,0 +1,77 @@
+"""Train networks whose weights are -1 or +1 with exact gradients, pack them to one bit, run them by additions.
+
+The names below load on first use. ``runtime`` and ``datasets`` need numpy alone; the training names need PyTorch, and
+say so where it is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from signwise import datasets, methods, models, runtime, training
+    from signwise.convert import after_step_, binarize_, fan_in_scale, first_and_last, last, param_groups, relaxed
+    from signwise.errors import DataError, FormatError, SignwiseError
+    from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
+    from signwise.layers import (
+        BinaryConv1d,
+        BinaryConv2d,
+        BinaryConv3d,
+        BinaryConvTranspose1d,
+        BinaryConvTranspose2d,
+        BinaryConvTranspose3d,
+        BinaryLayer,
+        BinaryLinear,
+        binary_layers,
+    )
+    from signwise.methods import BinaryConnect, Deployed, GroupTransform, Method, ScaledSign, StraightThrough
+    from signwise.optim import SGDW
+    from signwise.schedule import BinarizationSchedule, StepDecay
+    from signwise.transform import binary_sign, group_transform
+
+# Where each public name lives; names that are modules map to themselves.
+_MODULES = ("datasets", "methods", "models", "runtime", "training")
+_HOMES = {
+    "convert": ("after_step_", "binarize_", "fan_in_scale", "first_and_last", "last", "param_groups", "relaxed"),
+    "errors": ("DataError", "FormatError", "SignwiseError"),
+    "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "signs_of"),
+    "layers": (
+        "BinaryConv1d",
+        "BinaryConv2d",
+        "BinaryConv3d",
+        "BinaryConvTranspose1d",
+        "BinaryConvTranspose2d",
+        "BinaryConvTranspose3d",
+        "BinaryLayer",
+        "BinaryLinear",
+        "binary_layers",
+    ),
+    "methods": ("BinaryConnect", "Deployed", "GroupTransform", "Method", "ScaledSign", "StraightThrough"),
+    "optim": ("SGDW",),
+    "schedule": ("BinarizationSchedule", "StepDecay"),
+    "transform": ("binary_sign", "group_transform"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *_MODULES, *_HOME_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"signwise.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'signwise' has no attribute {name!r}")
+    try:
+        home = importlib.import_module(f"signwise.{_HOME_OF[name]}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(f"signwise.{name} needs PyTorch: pip install 'signwise[train]'") from error
+    return getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,90 @@
+"""Is binarization going well? Degenerate groups, distance from ±1, and signs that flip.
+
+A group whose positive or negative side has fewer than two members passes no gradient to that side at α = 1: its latents
+can only decay. A few are harmless; many mean that a layer has lost part of its freedom.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from signwise.errors import SignwiseError
+from signwise.layers import binary_layers
+from signwise.transform import binary_sign, count_by_sign
+
+
+@dataclass(frozen=True)
+class LayerHealth:
+    """The state of one binary layer.
+
+    Args:
+        name: the layer's name in the model.
+        groups: how many groups its weights form.
+        degenerate_groups: groups with fewer than two members on a side.
+        positive_fraction: the share of weights whose sign is +1.
+        error_mean: the mean of ||w| - 1| over the relaxed weights, the output scale aside.
+        error_max: its maximum.
+    """
+
+    name: str
+    groups: int
+    degenerate_groups: int
+    positive_fraction: float
+    error_mean: float
+    error_max: float
+
+
+@torch.no_grad()
+def health(model: nn.Module) -> list[LayerHealth]:
+    """The health of every binary layer, in order.
+
+    Example:
+        >>> import signwise as sw
+        >>> model = nn.Sequential(nn.Linear(4, 2))
+        >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0, 2.0, -1.0, -2.0], [1.0, 2.0, 3.0, -1.0]]))
+        >>> _ = sw.binarize_(model, skip=None)
+        >>> [(layer.groups, layer.degenerate_groups) for layer in sw.health(model)]
+        [(2, 1)]
+    """
+    rows = []
+    for name, layer in binary_layers(model):
+        latent = layer.filters_first(layer.weight)
+        positive, negative = count_by_sign(latent, layer.method.groups())
+        relaxed = layer.method.weight(latent, layer.alpha, layer.zeta)
+        error = (relaxed.abs() - 1).abs().float()
+        rows.append(
+            LayerHealth(
+                name=name,
+                groups=positive.numel(),
+                degenerate_groups=int(((positive < 2) | (negative < 2)).sum()),
+                positive_fraction=float(positive.sum() / latent.numel()),
+                error_mean=float(error.mean()),
+                error_max=float(error.max()),
+            )
+        )
+    return rows
+
+
+def signs_of(model: nn.Module) -> dict[str, Tensor]:
+    """The signs of every binary layer now, one byte a weight, to compare with a later moment."""
+    return {name: binary_sign(layer.weight).to(torch.int8) for name, layer in binary_layers(model)}
+
+
+def flip_ratio(before: dict[str, Tensor], after: dict[str, Tensor]) -> dict[str, float]:
+    """The share of signs in each layer that differ between two moments."""
+    if before.keys() != after.keys():
+        raise SignwiseError("flip_ratio needs the signs of the same layers at both moments")
+    return {name: float((before[name] != after[name]).float().mean()) for name in before}
+
+
+def refuse_nonfinite(model: nn.Module) -> None:
+    """Raise if any weight of the model is NaN or infinite, naming the layer: such weights must not be deployed."""
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise SignwiseError(
+                f"{name} holds NaN or infinite values, so the network cannot be deployed; "
+                "go back to an earlier checkpoint, and lower the learning rate if it happens again"
+            )
