@@ -1,0 +1,199 @@
+"""Thousands of damaged and hostile files through the reader: each must load or be refused with a FormatError.
+
+    python tests/fuzz_file.py --count 100000 --seed 0 [--run]
+
+Mutations work on three levels: raw bytes, the container's header, and the program inside it. With ``--run`` the
+mutants that still load and are small enough are also run, with whatever kernels the runtime chooses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from signwise.errors import FormatError
+from signwise.runtime import fallback, ops
+from signwise.runtime.bits import pack_signs
+from signwise.runtime.file import decode, encode
+from signwise.runtime.program import Program
+
+# Numbers and texts that tend to break readers: limits, signs, wrong types, overflows.
+NASTY = [
+    0, 1, -1, 2, 3, 7, 8, 9, 255, 256, 1023, 1024, 1025, 2**15, 2**28, 2**31 - 1, 2**31, 2**32, 2**63, 2**64, 10**30,
+    0.0, -0.5, 1.5, 1e-45, 1e308, True, False, None, "", "a", "0", "stem.weight", "\ud800", "\x1b[2J", [], {}, [[]],
+    [0], [-1], [1, 1], [0, 0, 0, 0], [1023, 1023, 1023, 1023], [2**31, 1], "conv", "dense", "softmax", "int8", "F64",
+]  # fmt: skip
+
+
+def sample_program() -> Program:
+    """A small program that has every operation, both weight kinds, and 8-bit values beside float32 ones."""
+    generator = np.random.default_rng(0)
+
+    def floats(*shape: int) -> np.ndarray:
+        return generator.standard_normal(shape).astype(np.float32)
+
+    def signs(*shape: int) -> np.ndarray:
+        return pack_signs(np.where(generator.random(shape) < 0.5, -1, 1))
+
+    eight_bits = ops.Quantized(type="uint8", scale=0.03125)
+    operations = (
+        ops.Affine(inputs=(0,), scale="input.scale", bias="input.bias"),  # 1: (2, 9, 8)
+        ops.Conv(inputs=(1,), weight="stem.weight", bits=32, out_channels=4, kernel=(3, 3), padding=(1, 1, 1, 1),
+                 bias="stem.bias", relu=True, out=eight_bits),  # 2: (4, 9, 8)
+        ops.Conv(inputs=(2, 2), weight="block.weight", bits=1, out_channels=4, kernel=(3, 3), padding=(1, 1, 1, 1),
+                 groups=2, scale="block.scale", bias="block.bias", relu=True, out=eight_bits),  # 3: (4, 9, 8)
+        ops.MaxPool(inputs=(3,), kernel=(2, 2), stride=(2, 2), out=eight_bits),  # 4: (4, 4, 4)
+        ops.AvgPool(inputs=(3,), kernel=(3, 2), stride=(2, 2), padding=(0, 0, 0, 0)),  # 5: (4, 4, 4)
+        ops.PadChannels(inputs=(4,), before=1, after=2),  # 6: (7, 4, 4)
+        ops.Concat(inputs=(5, 6)),  # 7: (11, 4, 4)
+        ops.Conv(inputs=(7,), weight="wide.weight", bits=1, out_channels=11, kernel=(1, 3), padding=(0, 1, 0, 1),
+                 bias="wide.bias"),  # 8: (11, 4, 4)
+        ops.Add(inputs=(7, 8), relu=True),  # 9
+        ops.GlobalPool(inputs=(9,)),  # 10: (11,)
+        ops.Flatten(inputs=(9,)),  # 11: (176,)
+        ops.Dense(inputs=(11,), weight="hidden.weight", bits=1, out_features=5, in_features=176, scale="hidden.scale"),
+        ops.Relu(inputs=(12,)),  # 13: (5,)
+        ops.Concat(inputs=(10, 13)),  # 14: (16,)
+        ops.Dense(inputs=(14,), weight="head.weight", bits=32, out_features=3, in_features=16, bias="head.bias"),
+        ops.Softmax(inputs=(15,)),
+    )  # fmt: skip
+    tensors = {
+        "input.scale": floats(2), "input.bias": floats(2), "stem.weight": floats(4, 2, 3, 3), "stem.bias": floats(4),
+        "block.weight": signs(4, 2, 3, 3), "block.scale": floats(4), "block.bias": floats(4),
+        "wide.weight": signs(11, 11, 1, 3), "wide.bias": floats(11), "hidden.weight": signs(5, 176),
+        "hidden.scale": floats(5), "head.weight": floats(3, 16), "head.bias": floats(3),
+    }  # fmt: skip
+    about = {"made for": "tests of the reader"}
+    return Program(input_shape=(2, 9, 8), ops=operations, tensors=tensors, output=16, about=about)
+
+
+def mutate_bytes(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice([1, 1, 2, 8])):
+        position = chance.randrange(len(changed) + 1)
+        match chance.randrange(5):
+            case 0:
+                changed[position : position + 1] = bytes([chance.randrange(256)])
+            case 1 if position < len(changed):
+                changed[position] ^= 1 << chance.randrange(8)
+            case 2:
+                del changed[position : position + chance.choice([1, 4, 8, 10**6])]
+            case 3:
+                changed[position:position] = chance.randbytes(chance.choice([1, 4, 8]))
+            case _:
+                changed[0:8] = chance.choice([0, 1, 8, 2**24, 2**25, 2**63, 2**64 - 1]).to_bytes(8, "little")
+    return bytes(changed)
+
+
+def mutate_json(document: Any, chance: random.Random) -> None:
+    """Change one place of a JSON document: a nasty value, a value from elsewhere in it, or nothing at all there."""
+    places: list[tuple[Any, Any]] = []
+
+    def visit(part: Any) -> None:
+        for key in part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ():
+            places.append((part, key))
+            visit(part[key])
+
+    visit(document)
+    container, key = chance.choice(places)
+    match chance.randrange(4):
+        case 0:
+            del container[key]
+        case 1:
+            other, other_key = chance.choice(places)
+            container[key] = copy.deepcopy(other[other_key])
+        case 2 if isinstance(container, list):
+            container.insert(key, copy.deepcopy(container[key]))
+        case _:
+            container[key] = chance.choice(NASTY)
+
+
+def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    length = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + length]), data[8 + length :]
+
+
+def _join(header: Any, body: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def mutate_header(data: bytes, chance: random.Random) -> bytes:
+    header, body = _split(data)
+    mutate_json(header, chance)
+    return _join(header, body)
+
+
+def mutate_program(data: bytes, chance: random.Random) -> bytes:
+    header, body = _split(data)
+    program = json.loads(header["__metadata__"]["signwise"])
+    for _ in range(chance.choice([1, 1, 2])):
+        mutate_json(program, chance)
+    header["__metadata__"]["signwise"] = json.dumps(program)
+    return _join(header, body)
+
+
+def mutate_tensors(data: bytes, chance: random.Random) -> bytes:
+    header, body = _split(data)
+    changed = bytearray(body)
+    position = chance.randrange(len(changed) // 4) * 4
+    changed[position : position + 4] = np.float32(chance.choice([np.nan, np.inf, -np.inf, 3e38, 1e-45])).tobytes()
+    return _join(header, bytes(changed))
+
+
+def mutant(data: bytes, seed: int) -> bytes:
+    """The mutated file of one seed: always the same for the same bytes."""
+    chance = random.Random(seed)
+    mutations: list[Callable[[bytes, random.Random], bytes]]
+    mutations = [mutate_bytes, mutate_header, mutate_program, mutate_program, mutate_program, mutate_tensors]
+    return chance.choice(mutations)(data, chance)
+
+
+def is_small(program: Program) -> bool:
+    sizes = [int(np.prod(shape)) for shape in program.shapes]
+    return sum(sizes) < 2**17 and max(sizes) < 2**14
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--run", action="store_true", help="also run the mutants that load")
+    arguments = parser.parse_args()
+    execute: Callable[[Program, np.ndarray], np.ndarray] = fallback.run
+    if arguments.run:
+        from signwise.runtime import Model
+
+        def execute(program: Program, examples: np.ndarray) -> np.ndarray:
+            return Model(program, threads=1)(examples)
+
+    data, outcomes, slowest = encode(sample_program()), Counter[str](), 0.0
+    for seed in range(arguments.seed, arguments.seed + arguments.count):
+        started = time.perf_counter()
+        try:
+            program = decode(mutant(data, seed))
+        except FormatError:
+            outcomes["refused"] += 1
+        else:
+            outcomes["loaded"] += 1
+            if arguments.run and is_small(program):
+                examples = np.random.default_rng(seed).standard_normal((2, *program.input_shape)).astype(np.float32)
+                with np.errstate(all="ignore"):
+                    execute(program, examples)
+                outcomes["run"] += 1
+        slowest = max(slowest, time.perf_counter() - started)
+    print(
+        ", ".join(f"{name} {count}" for name, count in sorted(outcomes.items())), f"slowest {slowest:.3f} s", sep="; "
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load as load_tensors
+
+from signwise.errors import FormatError, SignwiseError
+from signwise.runtime import ops
+from signwise.runtime.file import decode, encode, load
+from signwise.runtime.program import Program
+
+fuzz = runpy.run_path(str(Path(__file__).parents[1] / "fuzz_file.py"))
+
+
+def tiny():
+    dense = ops.Dense(inputs=(0,), weight="w", bits=1, out_features=2, in_features=3, bias="b", relu=True)
+    tensors = {"w": np.array([[5], [2]], np.uint8), "b": np.array([0.5, -1], np.float32)}
+    return Program(input_shape=(3,), ops=(dense,), tensors=tensors, output=1, about={"name": "tiny"})
+
+
+GOLDEN_HEADER = (
+    '{"__metadata__":{"signwise":"{\\"about\\":{\\"name\\":\\"tiny\\"},\\"input\\":{\\"shape\\":[3]},\\"ops\\":[{'
+    '\\"bias\\":\\"b\\",\\"bits\\":1,\\"in\\":[0],\\"in_features\\":3,\\"op\\":\\"dense\\",\\"out\\":null,'
+    '\\"out_features\\":2,\\"relu\\":true,\\"scale\\":null,\\"weight\\":\\"w\\"}],\\"output\\":1,\\"version\\":1}"},'
+    '"b":{"data_offsets":[0,8],"dtype":"F32","shape":[2]},"w":{"data_offsets":[8,10],"dtype":"U8","shape":[2,1]}}'
+)
+
+
+def test_the_bytes_are_golden():
+    header = GOLDEN_HEADER.encode() + b" " * (-len(GOLDEN_HEADER) % 8)
+    expected = len(header).to_bytes(8, "little") + header + bytes.fromhex("0000003f 000080bf 05 02")
+    assert encode(tiny()) == expected
+    assert encode(decode(expected)) == expected
+
+
+def test_bytes_do_not_depend_on_the_order_of_tensors():
+    program = fuzz["sample_program"]()
+    backwards = {name: program.tensors[name] for name in reversed(list(program.tensors))}
+    assert encode(Program.from_json(program.to_json(), backwards)) == encode(program)
+
+
+def test_the_container_is_plain_safetensors():
+    program = fuzz["sample_program"]()
+    tensors = load_tensors(encode(program))
+    assert set(tensors) == set(program.tensors)
+    for name, tensor in program.tensors.items():
+        np.testing.assert_array_equal(tensors[name], tensor)
+
+
+def test_a_saved_program_loads_equal(tmp_path):
+    program = fuzz["sample_program"]()
+    program.save(tmp_path / "net.sw")
+    again = load(tmp_path / "net.sw")
+    assert again.ops == program.ops and again.to_json() == program.to_json()
+    assert [path.name for path in tmp_path.iterdir()] == ["net.sw"], "no temporary file is left"
+
+
+def test_loading_needs_no_torch(tmp_path):
+    tiny().save(tmp_path / "net.sw")
+    code = "import sys; sys.modules['torch'] = None; from signwise.runtime.file import load; load(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, tmp_path / "net.sw"], check=True)
+
+
+def with_header(change):
+    data = encode(tiny())
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    change(header)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "too short for a .sw file: 0 bytes"),
+        (b"PK\x03\x04rest of a zip", "perhaps a PyTorch checkpoint"),
+        (b"\x80\x04\x95pickle bytes", "not a .sw file: a header of"),
+        (encode(tiny())[:100], "cut short: the header needs"),
+        (encode(tiny())[:-1], "damaged or cut short"),
+        (encode(tiny()) + b"\0", "damaged or cut short"),
+        ((4).to_bytes(8, "little") + b"\xff\xff\xff\xff", "the header is not valid JSON"),
+        ((4).to_bytes(8, "little") + b"[1] ", "the header must be a JSON object"),
+        ((15).to_bytes(8, "little") + b'{"a":1,"a":2}  ', "a name is repeated"),
+        ((2).to_bytes(8, "little") + b"{}", "a safetensors file without a program"),
+        (with_header(lambda header: header["__metadata__"].update(more="x")), "must have the key 'signwise' alone"),
+        (with_header(lambda header: header["b"].update(dtype="F64")), "tensor 'b' must have dtype F32 or U8"),
+        (with_header(lambda header: header["b"].update(data_offsets=[0, 4])), "damaged or cut short"),
+        (with_header(lambda header: header["b"].update(data_offsets=[2, 10])), "damaged or cut short"),
+        (with_header(lambda header: header["b"].update(shape=[2**62, 2**62])), "damaged or cut short"),
+        (with_header(lambda header: header["b"].update(shape=[-1])), "damaged or cut short"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_the_kind_of_damage(data, message, tmp_path):
+    (tmp_path / "net.sw").write_bytes(data)
+    with pytest.raises(FormatError, match=r"net\.sw.*" + message):
+        load(tmp_path / "net.sw")
+
+
+def test_a_newer_file_says_what_it_needs():
+    data = encode(tiny()).replace(b'\\"version\\":1', b'\\"version\\":7')
+    with pytest.raises(FormatError, match="needs a signwise that reads file version 7, this one reads version 1"):
+        decode(data)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(SignwiseError, match=r"cannot read .*absent\.sw.*No such file"):
+        load(tmp_path / "absent.sw")
+    with pytest.raises(SignwiseError, match="cannot read"):
+        load(tmp_path)
+
+
+def test_mutated_files_load_or_are_refused_within_the_memory_that_they_justify():
+    data = encode(fuzz["sample_program"]())
+    refused = 0
+    tracemalloc.start()
+    try:
+        started = time.perf_counter()
+        for seed in range(4000):
+            try:
+                decode(fuzz["mutant"](data, seed))
+            except FormatError as error:
+                refused += 1
+                str(error).encode()  # can be shown
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 3000 < refused < 4000, "most mutants are refused, some are harmless"
+    assert peak < 2**21
+    assert time.perf_counter() - started < 120
