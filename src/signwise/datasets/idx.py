@@ -1,16 +1,24 @@
 """IDX, the format of the MNIST files: a magic number, the sizes, the bytes.
 
-    00 00 08 rank | rank sizes, 32 bits each, most significant byte first | the array of bytes
+00 00 08 rank | rank sizes, 32 bits each, most significant byte first | the array of bytes
 """
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import math
 import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from signwise.datasets.images import Arrays
+from signwise.datasets.known_file import KnownFile
 from signwise.errors import DataError
 
 _UNSIGNED_BYTES = 0x08
@@ -25,7 +33,7 @@ def parse_idx(content: bytes, *, rank: int, source: str) -> npt.NDArray[np.uint8
         source: the name of the file, for the error.
 
     Returns:
-        A read-only array over ``content``.
+        A copy of the array.
 
     Raises:
         DataError: if it is not an IDX file of bytes of that rank, or not of the length that its header tells.
@@ -36,12 +44,62 @@ def parse_idx(content: bytes, *, rank: int, source: str) -> npt.NDArray[np.uint8
     """
     header = 4 + 4 * rank
     if len(content) < header:
-        raise DataError(f"{source} is cut short: an IDX header of {header} bytes was expected, found {len(content)}")
+        raise DataError(f"{source} is cut short: an IDX header has {header} bytes, found {len(content)}")
     if content[:4] != bytes([0, 0, _UNSIGNED_BYTES, rank]):
-        raise DataError(f"{source} is no IDX file of rank {rank}: it begins with {content[:4].hex(' ')}")
-    shape = struct.unpack(f">{rank}I", content[4:header])
+        raise DataError(f"{source} is not an IDX file of rank {rank}: it begins with {content[:4].hex(' ')}")
+    shape: tuple[int, ...] = struct.unpack(f">{rank}I", content[4:header])
     expected = header + math.prod(shape)
     if len(content) != expected:
         sizes = " x ".join(str(size) for size in shape)
         raise DataError(f"{source} should have {expected:,} bytes for {sizes} values, found {len(content):,}")
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+    return np.array(np.frombuffer(content, np.uint8, offset=header).reshape(shape), np.uint8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdxLayout:
+    """Four IDX files in one folder, each raw or compressed as ``.gz`` or ``.xz``.
+
+    Args:
+        folders: the names that the folder usually has.
+        train_images, train_labels, test_images, test_labels: the files, as they are when decompressed.
+    """
+
+    folders: tuple[str, ...]
+    train_images: KnownFile
+    train_labels: KnownFile
+    test_images: KnownFile
+    test_labels: KnownFile
+
+    @property
+    def files(self) -> tuple[KnownFile, ...]:
+        return self.train_images, self.train_labels, self.test_images, self.test_labels
+
+    def missing(self, folder: Path) -> list[str]:
+        return [file.name for file in self.files if _stored(folder, file) is None]
+
+    def read(self, folder: Path) -> Arrays:
+        return Arrays(
+            train_images=_read(folder, self.train_images, rank=3)[:, None],  # (N, H, W) -> (N, 1, H, W)
+            train_labels=_read(folder, self.train_labels, rank=1).astype(np.int64),
+            test_images=_read(folder, self.test_images, rank=3)[:, None],
+            test_labels=_read(folder, self.test_labels, rank=1).astype(np.int64),
+        )
+
+
+_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress}
+
+
+def _stored(folder: Path, file: KnownFile) -> Path | None:
+    paths = (folder / (file.name + suffix) for suffix in _DECOMPRESS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _read(folder: Path, file: KnownFile, *, rank: int) -> npt.NDArray[np.uint8]:
+    path = _stored(folder, file)
+    if path is None:
+        raise DataError(f"{folder / file.name} is missing")
+    try:
+        content = file.read(path, _DECOMPRESS[path.name.removeprefix(file.name)])
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path} cannot be decompressed ({error}); expected {file}") from error
+    return parse_idx(content, rank=rank, source=str(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,15 @@ import numpy.typing as npt
 from signwise.errors import DataError
 
 _CHUNK = 1000  # images a pass of the histogram, to keep its temporary arrays small
+
+
+class Arrays(NamedTuple):
+    """What the files of a data set hold: (N, C, H, W) bytes and (N,) int64 labels, twice."""
+
+    train_images: npt.NDArray[np.uint8]
+    train_labels: npt.NDArray[np.int64]
+    test_images: npt.NDArray[np.uint8]
+    test_labels: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -48,7 +57,9 @@ class ImageData:
             if images.ndim != 4 or images.dtype != np.uint8 or len(images) == 0:
                 raise DataError(f"{self.name}: {part} images must be (N, C, H, W) bytes, got {_describe(images)}")
             if labels.shape != (len(images),) or labels.dtype != np.int64:
-                raise DataError(f"{self.name}: {len(images)} {part} images need as many labels, got {_describe(labels)}")
+                raise DataError(
+                    f"{self.name}: {len(images)} {part} images need one label each, got {_describe(labels)}"
+                )
             if labels.min() < 0 or labels.max() >= len(self.classes):
                 raise DataError(
                     f"{self.name}: {part} labels must be in 0..{len(self.classes) - 1}, "

@@ -61,10 +61,7 @@ class KnownFile:
             if digest(stored, "sha256") != listed:
                 raise DataError(_mismatch(path, stored, f"{listed} as listed in {SUMS} beside it"))
             return decompress(stored)
-        try:
-            content = decompress(stored)
-        except DataError as error:
-            raise DataError(f"{error}; expected {self}") from error
+        content = decompress(stored)
         if not self.describes(content):
             way_out = f"remove it and get it again, or list it in {path.parent / SUMS} if it is meant to differ"
             raise DataError(f"{_mismatch(path, content, str(self), self.digest.partition(':')[0])}; {way_out}")
