@@ -1,0 +1,102 @@
+"""Data for the tests: small folders in the publishers' layouts, and the real data where it lies beside the repository."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+SyntheticData = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def synthetic_data(tmp_path_factory: pytest.TempPathFactory) -> SyntheticData:
+    """``synthetic_data(name, train=200, test=100, seed=0)`` writes a data set that can be learned, and returns its folder.
+
+    The folder is in the publisher's layout, as ``signwise.datasets.load(name, folder)`` and the command line take it. Its
+    images are noise around a pattern of their class.
+    """
+
+    def write(name: str, train: int = 200, test: int = 100, seed: int = 0) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        {"mnist": _mnist, "fashion_mnist": _fashion_mnist, "cifar10": _cifar10, "cifar100": _cifar100}[name](
+            folder, train, test, np.random.default_rng(seed)
+        )
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def real_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the real MNIST and CIFAR-10, byte for byte as published."""
+    if not SHARED.is_dir():
+        pytest.skip(f"the real data is not here: {SHARED} is absent")
+    folder = tmp_path_factory.mktemp("real")
+    subprocess.run([sys.executable, str(SHARED / "unpack.py"), str(folder)], check=True)
+    return folder
+
+
+def write_sums(folder: Path) -> None:
+    """List the files of a folder in its SHA256SUMS, as sha256sum does."""
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())]
+    (folder / "SHA256SUMS").write_text("".join(lines))
+
+
+def _draw(
+    count: int, classes: int, shape: tuple[int, int, int], rng: np.random.Generator
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Images of (count, *shape) bytes and their labels."""
+    patterns = np.random.default_rng(classes).integers(0, 256, (classes, *shape))  # the same for training and test
+    labels = rng.permutation(np.arange(count) % classes)
+    noise = rng.integers(0, 256, (count, *shape))
+    return ((patterns[labels] + noise) // 2).astype(np.uint8), labels.astype(np.uint8)
+
+
+def _mnist(folder: Path, train: int, test: int, rng: np.random.Generator, *, name: str = "mnist") -> None:
+    place = folder / name
+    place.mkdir()
+    for part, count in (("train", train), ("t10k", test)):
+        images, labels = _draw(count, 10, (1, 28, 28), rng)
+        for kind, header, content in (
+            ("images-idx3", struct.pack(">4I", 0x803, count, 28, 28), images),
+            ("labels-idx1", struct.pack(">2I", 0x801, count), labels),
+        ):
+            (place / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(header + content.tobytes(), mtime=0))
+    write_sums(place)
+
+
+def _fashion_mnist(folder: Path, train: int, test: int, rng: np.random.Generator) -> None:
+    _mnist(folder, train, test, rng, name="fashion-mnist")
+
+
+def _cifar10(folder: Path, train: int, test: int, rng: np.random.Generator) -> None:
+    place = folder / "cifar-10-batches-bin"
+    place.mkdir()
+    images, labels = _draw(train, 10, (3, 32, 32), rng)
+    records = np.hstack([labels[:, None], images.reshape(train, -1)])
+    for number, batch in enumerate(np.array_split(records, 5), start=1):
+        (place / f"data_batch_{number}.bin").write_bytes(batch.tobytes())
+    images, labels = _draw(test, 10, (3, 32, 32), rng)
+    (place / "test_batch.bin").write_bytes(np.hstack([labels[:, None], images.reshape(test, -1)]).tobytes())
+    write_sums(place)
+
+
+def _cifar100(folder: Path, train: int, test: int, rng: np.random.Generator) -> None:
+    place = folder / "cifar-100-binary"
+    place.mkdir()
+    for part, count in (("train", train), ("test", test)):
+        images, fine = _draw(count, 100, (3, 32, 32), rng)
+        records = np.hstack([(fine // 5)[:, None], fine[:, None], images.reshape(count, -1)])
+        (place / f"{part}.bin").write_bytes(records.tobytes())
+    write_sums(place)
