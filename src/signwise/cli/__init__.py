@@ -1,0 +1,89 @@
+"""The command ``signwise``: one module a command, each with ``add(subparsers)`` and ``run(arguments)``.
+
+A mistake of the user ends in one sentence on standard error and exit code 2; a defect keeps its traceback. Modules
+import what they need when they run, so that ``signwise --help`` is quick and works without PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from signwise.errors import SignwiseError
+
+# In the order of a newcomer's way through them.
+COMMANDS = ("list", "train", "eval", "compile", "inspect", "bench", "reproduce", "plot", "doctor")
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are one sentence, with the nearest known name for an unknown one."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if (
+            action.choices is not None
+            and value not in action.choices
+            and isinstance(action, argparse._SubParsersAction)
+        ):
+            nearest = difflib.get_close_matches(str(value), list(action.choices), n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(action.choices)}"
+            raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
+        super()._check_value(action, value)
+
+
+def build_parser() -> Parser:
+    """The parser with every command that is installed."""
+    parser = Parser(
+        prog="signwise",
+        description="Train networks with weights of one bit, pack them, and run them fast.",
+        epilog="Begin with: signwise train lenet5-mnist --epochs 5",
+    )
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name in COMMANDS:
+        module = f"{__name__}.{name}"
+        if importlib.util.find_spec(module) is not None:
+            importlib.import_module(module).add(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code.
+
+    Args:
+        arguments: the words after ``signwise``; those of the process by default.
+    """
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.version:
+        from signwise import __version__
+
+        print(f"signwise {__version__}")
+        return 0
+    if parsed.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return int(parsed.run(parsed))
+    except SignwiseError as error:
+        if parsed.debug:
+            raise
+        print(f"signwise: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        if parsed.debug:
+            raise
+        print("signwise: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader, `head` say, has seen enough. Python would complain once more when it flushes at exit.
+        sys.stderr.close()
+        return 0

@@ -1,0 +1,126 @@
+"""The processes that train together, by PyTorch's own engine; one process is the simplest case of it.
+
+``torchrun`` starts the processes and names each by its rank. They hold the same weights, each takes its share of every
+batch, and the gradients are averaged; rank 0 alone writes files and speaks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from signwise.errors import SignwiseError
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """This process among those that train together.
+
+    Args:
+        rank: number of this process, 0 for the one that writes and speaks.
+        size: number of processes.
+        device: where this process computes.
+        restarts: how often ``torchrun`` has restarted the processes.
+    """
+
+    rank: int
+    size: int
+    device: torch.device
+    restarts: int = 0
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes the files."""
+        return self.rank == 0
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """Replace the tensor by its sum over all processes."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def share_(self, tensors: list[Tensor]) -> None:
+        """Give every process the tensors of rank 0."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def shared_text(self, text: str) -> str:
+        """The text that rank 0 holds."""
+        if self.size == 1:
+            return text
+        content = text.encode()
+        length = torch.tensor(len(content), device=self.device)
+        dist.broadcast(length, 0)
+        buffer = torch.empty(int(length), dtype=torch.uint8, device=self.device)
+        if self.is_main:
+            buffer.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        dist.broadcast(buffer, 0)
+        return bytes(buffer.tolist()).decode()
+
+    def wait(self) -> None:
+        """Return when every process has come here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def share_of(self, batch: Tensor) -> Tensor:
+        """This process's part of a batch that all know."""
+        if self.size == 1:
+            return batch
+        part = len(batch) // self.size
+        return batch[self.rank * part : (self.rank + 1) * part]
+
+    def wrapped(self, model: nn.Module) -> nn.Module:
+        """The model with its gradients averaged over the processes."""
+        if self.size == 1:
+            return model
+        devices = [self.device] if self.device.type == "cuda" else None
+        # Buffers are batch-norm statistics, which training does not read: evaluation shares them once an epoch.
+        return nn.parallel.DistributedDataParallel(
+            model, device_ids=devices, broadcast_buffers=False, gradient_as_bucket_view=True
+        )
+
+
+def pick_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device of that name; ``auto`` is the accelerator of this process if there is one, else the CPU.
+
+    Example:
+        >>> pick_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", local_rank)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first_line = str(error).splitlines()[0]
+        raise SignwiseError(f"device {name!r} is not available: {first_line}") from None
+    return device
+
+
+@contextlib.contextmanager
+def join_world(device_name: str) -> Iterator[World]:
+    """Meet the other processes that ``torchrun`` started, if it did, and leave them at the end of the block."""
+    environment = os.environ
+    size = int(environment.get("WORLD_SIZE", "1"))
+    device = pick_device(device_name, int(environment.get("LOCAL_RANK", "0")))
+    if size == 1:
+        yield World(rank=0, size=1, device=device)
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        yield World(rank=dist.get_rank(), size=size, device=device, restarts=restarts)
+    finally:
+        dist.destroy_process_group()

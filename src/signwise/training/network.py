@@ -1,0 +1,61 @@
+"""A recipe's network, its optimizer and its schedules."""
+
+from __future__ import annotations
+
+import difflib
+
+import torch
+from torch import nn
+
+import signwise as sw
+from signwise import models
+from signwise.errors import SignwiseError
+from signwise.training.order import derived_seed
+from signwise.training.recipe import Recipe
+
+_SKIPS = {"first_and_last": sw.first_and_last, "last": sw.last, "none": ()}
+
+
+def build_network(recipe: Recipe, num_classes: int) -> nn.Module:
+    """The recipe's network with its initial weights, binary where the recipe says so.
+
+    The initialization is PyTorch's own, drawn from the recipe's seed on the CPU, so that it is the same everywhere.
+    """
+    factory = models.NAMES.get(recipe.model)
+    if factory is None:
+        nearest = difflib.get_close_matches(recipe.model, models.NAMES, n=1, cutoff=0.4)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(models.NAMES)}"
+        raise SignwiseError(f"there is no network {recipe.model!r}: {hint}")
+    torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
+    network = factory(num_classes=num_classes)
+    if recipe.bits == 1:
+        sw.binarize_(network, skip=_SKIPS[recipe.skip])
+    return network
+
+
+def build_optimizer(recipe: Recipe, network: nn.Module) -> sw.SGDW:
+    """SGD with momentum and decoupled weight decay; biases and norms are not decayed."""
+    groups = sw.param_groups(network, weight_decay=recipe.weight_decay)
+    return sw.SGDW(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+
+
+def learning_schedule(recipe: Recipe, steps_per_epoch: int) -> sw.StepDecay:
+    """The factors on learning rate and weight decay."""
+    return sw.StepDecay(
+        total_steps=recipe.epochs * steps_per_epoch,
+        warmup_steps=round(recipe.warmup_epochs * steps_per_epoch),
+        factor=recipe.decay_factor,
+        milestones=recipe.decay_at,
+    )
+
+
+def binarization_schedule(recipe: Recipe, steps_per_epoch: int) -> sw.BinarizationSchedule | None:
+    """α and ζ, or ``None`` where nothing is binarized."""
+    if recipe.t_alpha is None:
+        return None
+    return sw.BinarizationSchedule(
+        recipe.epochs * steps_per_epoch,
+        t_alpha=recipe.t_alpha,
+        zeta=(recipe.zeta_start, recipe.zeta_end),
+        zeta_ramp=recipe.zeta_ramp,
+    )

@@ -1,0 +1,117 @@
+"""The paper's experiments, by name: every row of its table of hyperparameters, for both bit widths.
+
+ResNet-20 is not among the paper's experiments; it takes the row of ResNet-18 and fewer epochs, for a CPU.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from signwise.errors import SignwiseError
+from signwise.training.recipe import Recipe
+
+_CIFAR_AUGMENTATION = {"flip": True, "translate": 4, "zoom": 0.1}
+
+# How the factor on learning rate and weight decay falls, as fractions of the steps after the warm-up.
+_THIRDS: dict[str, Any] = {"decay_factor": 0.1, "decay_at": (1 / 3, 2 / 3)}
+_SIX_STEPS: dict[str, Any] = {"decay_factor": 0.3, "decay_at": (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)}
+# Epochs 60, 120 and 160 of 200, of which 5 are warm-up, as the authors of wide residual networks recommend.
+_WIDE_RESIDUAL: dict[str, Any] = {"decay_factor": 0.2, "decay_at": tuple((epoch - 5) / 195 for epoch in (60, 120, 160))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """A row of the table: what the two bit widths share, and the values in which they differ."""
+
+    shared: dict[str, Any]
+    full: dict[str, Any]
+    binary: dict[str, Any]
+
+
+def _row(model: str, dataset: str, batch_size: int, *, full: dict[str, Any], binary: dict[str, Any]) -> _Row:
+    augmentation = {} if dataset == "mnist" else _CIFAR_AUGMENTATION
+    shared = {"name": f"{model}-{dataset}", "model": model, "dataset": dataset, "batch_size": batch_size}
+    return _Row(shared=shared | augmentation, full=_THIRDS | {"t_alpha": None} | full, binary=_SIX_STEPS | binary)
+
+
+def _settings(epochs: int, learning_rate: float, weight_decay: float, **more: Any) -> dict[str, Any]:
+    return {"epochs": epochs, "learning_rate": learning_rate, "weight_decay": weight_decay} | more
+
+
+_ROWS = (
+    _row(
+        "lenet5",
+        "mnist",
+        100,
+        full=_settings(200, 0.01, 1e-4, skip="last"),
+        binary=_settings(200, 0.01, 1e-3, t_alpha=0.9, skip="last"),
+    ),
+    _row(
+        "vgg_small",
+        "cifar10",
+        128,
+        full=_settings(300, 0.1, 5e-4),
+        binary=_settings(300, 0.05, 1e-3, t_alpha=0.0),
+    ),
+    _row(
+        "resnet18",
+        "cifar10",
+        128,
+        full=_settings(300, 0.1, 5e-4),
+        binary=_settings(400, 0.05, 1e-3, t_alpha=0.9),
+    ),
+    _row(
+        "resnet18",
+        "cifar100",
+        128,
+        full=_settings(300, 0.1, 5e-4),
+        binary=_settings(400, 0.05, 1e-3, t_alpha=0.9),
+    ),
+    _row(
+        "wrn28_10",
+        "cifar10",
+        128,
+        full=_settings(200, 0.1, 5e-4, **_WIDE_RESIDUAL),
+        binary=_settings(400, 0.05, 1e-3, t_alpha=0.9),
+    ),
+    _row(
+        "wrn28_10",
+        "cifar100",
+        128,
+        full=_settings(300, 0.1, 5e-4),
+        binary=_settings(400, 0.05, 1e-3, t_alpha=0.9),
+    ),
+    _row(
+        "resnet20",
+        "cifar10",
+        128,
+        full=_settings(200, 0.1, 5e-4),
+        binary=_settings(200, 0.05, 1e-3, t_alpha=0.9),
+    ),
+)
+
+NAMES: tuple[str, ...] = tuple(row.shared["name"] for row in _ROWS)
+
+
+def recipe(name: str, bits: int = 1) -> Recipe:
+    """The recipe of that name and bit width.
+
+    Args:
+        name: network and data set, as in ``lenet5-mnist``; see :data:`NAMES`.
+        bits: 1 for binary weights, 32 for the full-precision network that they are compared with.
+
+    Returns:
+        The recipe, to be used as it is or :meth:`~signwise.training.recipe.Recipe.changed`.
+
+    Example:
+        >>> recipe("vgg_small-cifar10").learning_rate, recipe("vgg_small-cifar10", bits=32).learning_rate
+        (0.05, 0.1)
+    """
+    for row in _ROWS:
+        if row.shared["name"] == name:
+            return Recipe(bits=bits, **row.shared, **(row.full if bits == 32 else row.binary))
+    nearest = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.4)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(NAMES)}"
+    raise SignwiseError(f"there is no recipe {name!r}: {hint} (signwise list shows them all)")

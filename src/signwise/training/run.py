@@ -1,0 +1,193 @@
+"""The way in: a recipe and options go in, a trained network and its records come out, in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import signwise as sw
+from signwise import datasets
+from signwise.datasets import ImageData
+from signwise.errors import SignwiseError
+from signwise.training import checkpoint as checkpoints
+from signwise.training import environment
+from signwise.training.device_images import to_device
+from signwise.training.distributed import World, join_world
+from signwise.training.loop import Loop, Outcome
+from signwise.training.monitor import Monitor, monitor_for
+from signwise.training.network import build_network
+from signwise.training.options import Options
+from signwise.training.recipe import Recipe
+from signwise.training.run_folder import RunFolder, read_config
+from signwise.training.saved_state import Progress, load_network_, restore_, shared_checkpoint
+from signwise.training.stepper import Stepper
+from signwise.training.stopping import stop_on_signal
+
+
+def train(recipe: Recipe, options: Options) -> Outcome:
+    """Train a recipe's network, or go on with a run that was interrupted.
+
+    Within ``torchrun`` every process calls this with the same arguments.
+
+    Args:
+        recipe: what is learned.
+        options: where and how.
+
+    Returns:
+        How the run ended.
+
+    Raises:
+        SignwiseError: the folder holds another run, the data is missing, the disk is full, or the loss diverged.
+    """
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    if options.deterministic:
+        torch.use_deterministic_algorithms(True)
+    with join_world(options.device) as world, stop_on_signal() as stop:
+        resume = options.resume or world.restarts > 0
+        folder = RunFolder(options.out, resume=resume) if world.is_main else None
+        monitor = monitor_for(recipe, world.is_main)
+        try:
+            data = _load(recipe, options, world)
+            network = build_network(recipe, len(data.classes)).to(world.device)
+            if options.sync_batch_norm:
+                if world.device.type == "cpu":
+                    raise SignwiseError("--sync-batch-norm needs an accelerator: PyTorch has none for the CPU")
+                network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+            images = to_device(data, recipe, world.device)
+            stepper = Stepper(recipe, options, network, images, world)
+            progress = _start_or_resume(stepper, options, folder, monitor, data)
+            test = (images.test_images, images.test_labels)
+            loop = Loop(stepper, test, options, folder, progress, monitor, stop)
+            try:
+                loop.run()
+            except RuntimeError:
+                # Once asked to stop, processes leave at their own steps and find the others gone: nothing is wrong.
+                if not (stop.asked and world.size > 1):
+                    raise
+            if folder is not None and stop.signal is None:
+                _record_end(folder, progress)
+            return Outcome(folder=options.out, progress=progress, signal=stop.signal, is_main=world.is_main)
+        finally:
+            monitor.close()
+            if folder is not None:
+                folder.close()
+
+
+def _load(recipe: Recipe, options: Options, world: World) -> ImageData:
+    # Rank 0 first: it may have to download, and the others then find the files.
+    if world.is_main:
+        data = datasets.load(recipe.dataset, options.data)
+    world.wait()
+    return data if world.is_main else datasets.load(recipe.dataset, options.data)
+
+
+def _start_or_resume(
+    stepper: Stepper, options: Options, folder: RunFolder | None, monitor: Monitor, data: ImageData
+) -> Progress:
+    found = None
+    if folder is not None:
+        found, complaints = checkpoints.read(folder.path)
+        for complaint in complaints:
+            monitor.say(f"{complaint}; going on from the checkpoint before it")
+        config = _config(stepper, options, data)
+        if (folder.path / "config.json").exists():
+            config = _continued(read_config(folder.path), config, found)
+        folder.write_config(config)
+    found = shared_checkpoint(stepper.world, found)
+    progress = Progress() if found is None else restore_(stepper, found)
+    if folder is not None:
+        for name in ("metrics.jsonl", "state.jsonl"):
+            # A run without a checkpoint starts over, and so do its records, with the state before the first step.
+            folder.keep_epochs(name, progress.epochs if found is not None else -1)
+    steps = f"{stepper.total_steps} steps"
+    if found is None:
+        monitor.say(f"{stepper.recipe.name}, {stepper.recipe.bits} bit: {steps} into {options.out}")
+    else:
+        monitor.say(f"resuming {options.out} after step {progress.step} of {steps}")
+    return progress
+
+
+def _config(stepper: Stepper, options: Options, data: ImageData) -> dict[str, Any]:
+    network = stepper.network
+    binary = sum(layer.weight.numel() for _, layer in sw.binary_layers(network))
+    return {
+        "recipe": stepper.recipe.to_json(),
+        "network": {
+            "parameters": sum(parameter.numel() for parameter in network.parameters()),
+            "binary_weights": binary,
+            "classes": list(data.classes),
+            "input_shape": list(data.image_shape),
+            "mean": list(data.mean),
+            "std": list(data.std),
+        },
+        "steps_per_epoch": stepper.steps_per_epoch,
+        "total_steps": stepper.total_steps,
+    } | _attempt(stepper, options)
+
+
+def _attempt(stepper: Stepper, options: Options) -> dict[str, Any]:
+    return {
+        "started": environment.now(),
+        "options": options.to_json(),
+        "processes": stepper.world.size,
+        "threads": torch.get_num_threads(),
+        "versions": environment.versions(),
+        "hardware": environment.hardware(stepper.world.device),
+        "revision": environment.revision(),
+    }
+
+
+def _continued(
+    recorded: dict[str, Any], config: dict[str, Any], found: checkpoints.Checkpoint | None
+) -> dict[str, Any]:
+    """The recorded configuration with this attempt added to it; the recipe must be the one that was begun."""
+    begun, asked = Recipe.from_json(recorded["recipe"]).to_json(), config["recipe"]
+    changed = [f"{name} {begun[name]}, not {asked[name]}" for name in asked if begun[name] != asked[name]]
+    if changed:
+        raise SignwiseError(
+            f"the run was begun with {'; '.join(changed)}: resume it with the same recipe or choose another --out"
+        )
+    names = ("started", "options", "processes", "threads", "versions", "hardware", "revision")
+    step = 0 if found is None else found.record["progress"]["step"]
+    attempt = {"step": step} | {name: config[name] for name in names}
+    return recorded | {"resumed": [*recorded.get("resumed", []), attempt]}
+
+
+def _record_end(folder: RunFolder, progress: Progress) -> None:
+    result = {
+        "best_error": progress.best_error,
+        "best_epoch": progress.best_epoch,
+        "last_error": progress.last_error,
+        "seconds": progress.seconds,
+    }
+    config = read_config(folder.path)
+    if "finished" not in config:
+        folder.write_config(config | {"finished": environment.now(), "result": result})
+
+
+def load_run(folder: Path, which: str = "best") -> tuple[Recipe, nn.Module, dict[str, Any]]:
+    """The network of a run, in evaluation mode, with its recipe and ``config.json``.
+
+    Args:
+        folder: the run's folder.
+        which: ``best`` for the epoch with the lowest error, ``last`` for the newest weights, of a run that is still
+            going on those of its checkpoint.
+
+    Raises:
+        SignwiseError: the folder holds no run, or the run has no weights yet.
+    """
+    if which not in ("best", "last"):
+        raise SignwiseError(f"which must be best or last, got {which!r}")
+    config = read_config(folder)
+    recipe = Recipe.from_json(config["recipe"])
+    network = build_network(recipe, len(config["network"]["classes"]))
+    path = folder / f"{which}.safetensors"
+    found = checkpoints.read_tensors(path) if path.exists() else checkpoints.read(folder)[0]
+    if found is None:
+        raise SignwiseError(f"the run in {folder} has no weights yet: wait for its first checkpoint")
+    load_network_(network, dict(found.tensors))
+    return recipe, network.eval(), config

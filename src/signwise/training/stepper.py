@@ -1,0 +1,118 @@
+"""One training step, as a function of its number alone.
+
+Everything that varies from step to step (which images, their augmentation, α, ζ, learning rate, weight decay, what
+random layers draw) follows from the seed and the step, so that the state of a run is its weights, its momentum and its
+step, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import signwise as sw
+from signwise.errors import SignwiseError
+from signwise.training.device_images import DeviceImages
+from signwise.training.distributed import World
+from signwise.training.network import binarization_schedule, build_optimizer, learning_schedule
+from signwise.training.options import Options
+from signwise.training.order import derived_seed, epoch_order
+from signwise.training.recipe import Recipe
+
+
+class Stepper:
+    """A network in training.
+
+    Args:
+        recipe: what is learned.
+        options: how.
+        network: the network, on the world's device.
+        images: the data, on the same device.
+        world: the processes that train together.
+    """
+
+    def __init__(
+        self, recipe: Recipe, options: Options, network: nn.Module, images: DeviceImages, world: World
+    ) -> None:
+        self.recipe, self.network, self.world = recipe, network, world
+        self._images = images
+        self.train_images = images.train_images
+        count = len(images.train_images)
+        # A last batch that is not full would be noisier than the rest: its images wait for the next epoch's order.
+        self.batch_size = min(recipe.batch_size, count)
+        self.steps_per_epoch = count // self.batch_size
+        self.total_steps = recipe.epochs * self.steps_per_epoch
+        if self.batch_size % world.size:
+            raise SignwiseError(
+                f"a batch of {self.batch_size} images does not divide among {world.size} processes: "
+                "choose another --batch-size or number of processes"
+            )
+        self.optimizer = build_optimizer(recipe, network)
+        self.learning = learning_schedule(recipe, self.steps_per_epoch)
+        self.binarization = binarization_schedule(recipe, self.steps_per_epoch)
+        # Sums over the epoch so far: of the loss and of the wrong answers, over all images of this process.
+        self.totals = torch.zeros(2, device=world.device)
+        self._is_augmented = False
+        self._generator = torch.Generator(device=world.device)
+        self._bfloat16 = options.bfloat16
+        # Channels last is what convolutions and poolings are fastest in: LeNet5's step takes two thirds of the time.
+        is_plain = world.device.type == "mps" or images.train_images.dim() != 4
+        self._memory_format = torch.contiguous_format if is_plain else torch.channels_last
+        network.to(memory_format=self._memory_format)
+        self._trained = world.wrapped(network)
+        if options.compiled:
+            self._trained = torch.compile(self._trained)
+        self._order_epoch, self._order = -1, torch.empty(0)
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """This process's images and labels of a step."""
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if epoch != self._order_epoch:
+            count = len(self._images.train_images)
+            self._order_epoch, self._order = epoch, epoch_order(self.recipe.seed, epoch, count, self.world.device)
+        indices = self._order[position * self.batch_size : (position + 1) * self.batch_size]
+        if not self._is_augmented:
+            indices = self.world.share_of(indices)
+            return self._laid_out(self._images.train_images[indices]), self._images.train_labels[indices]
+        # All processes draw for the whole batch, so that an image is augmented alike however many they are.
+        self._generator.manual_seed(derived_seed(self.recipe.seed, "augmentation", step))
+        images = self.world.share_of(self._augment(self._images.train_images[indices], self._generator))
+        return self._laid_out(images), self._images.train_labels[self.world.share_of(indices)]
+
+    def _laid_out(self, images: Tensor) -> Tensor:
+        return images.contiguous(memory_format=self._memory_format)
+
+    def prepare(self, step: int) -> None:
+        """Set α, ζ, learning rate, weight decay and the random generator to those of a step."""
+        if self.binarization is not None:
+            self.binarization.apply_(self.network, step)
+        learning_rate = self.recipe.learning_rate * self.learning.learning_rate(step)
+        factor = self.learning.weight_decay(step)
+        for group in self.optimizer.param_groups:
+            group.setdefault("full_weight_decay", group["weight_decay"])
+            group["lr"] = learning_rate
+            group["weight_decay"] = group["full_weight_decay"] * factor
+        torch.manual_seed(derived_seed(self.recipe.seed, f"layers of process {self.world.rank}", step))
+
+    def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Compute the gradients; returns the mean loss over this process's images."""
+        autocast = (
+            torch.autocast(self.world.device.type, torch.bfloat16) if self._bfloat16 else contextlib.nullcontext()
+        )
+        with autocast:
+            answers = self._trained(images)
+            loss = F.cross_entropy(answers, labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            self.totals[0] += loss.detach() * len(labels)
+            self.totals[1] += (answers.argmax(1) != labels).sum()
+        return loss.detach()
+
+    def update(self) -> None:
+        """Move the weights along the gradients."""
+        self.optimizer.step()
+        sw.after_step_(self.network)
