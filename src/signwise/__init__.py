@@ -14,8 +14,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from signwise import datasets, methods, models, runtime, training
     from signwise.convert import after_step_, binarize_, fan_in_scale, first_and_last, last, param_groups, relaxed
-    from signwise.errors import DataError, FormatError, SignwiseError
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
+    from signwise.errors import DataError, FormatError, SignwiseError
     from signwise.layers import (
         BinaryConv1d,
         BinaryConv2d,
