@@ -158,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 128 + outcome.signal
     if outcome.is_main:
         print(
-            f"done: error {progress.last_error:.2f} %, best {progress.best_error:.2f} % at epoch {progress.best_epoch}; "
-            f"everything is in {out}"
+            f"done: error {progress.last_error:.2f} %, best {progress.best_error:.2f} % at epoch "
+            f"{progress.best_epoch}; everything is in {out}"
         )
     return 0

@@ -44,8 +44,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
     value = 0
     for name in sorted(tensors):
         value = zlib.crc32(name.encode(), value)
-        flat = tensors[name].contiguous().reshape(-1)
-        value = zlib.crc32(flat.view(torch.uint8).numpy() if flat.numel() else b"", value)
+        value = zlib.crc32(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data, value)
     return value
 
 
@@ -68,7 +67,7 @@ def write_tensors(
             # Only now are the new bytes safe, so only now may the old ones move. A crash before the new file takes its
             # name leaves the old one under the name of the previous checkpoint, where read() finds it.
             if keep is not None and path.exists():
-                os.replace(path, keep)
+                path.replace(keep)
     except OSError as error:
         reason = error.strerror or str(error)
         raise SignwiseError(f"cannot write {path}: {reason}; what was saved before is intact") from error

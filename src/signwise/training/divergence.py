@@ -51,7 +51,7 @@ def first_bad_layer(network: nn.Module, images: Tensor) -> str:
 
 def divergence(
     step: int, epoch: int, loss: float, network: nn.Module, images: Tensor, learning_rate: float
-) -> Exception:
+) -> DivergenceError:
     """The error that names step, layer and way out."""
     return DivergenceError(
         f"the loss is {loss} at step {step} (epoch {epoch}): {first_bad_layer(network, images)} is not finite; "

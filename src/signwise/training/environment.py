@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-_PACKAGES = ("signwise", "torch", "numpy", "safetensors")
+from signwise import __version__
+
+_PACKAGES = ("torch", "numpy", "safetensors")
 
 
 def now() -> str:
@@ -22,13 +24,8 @@ def now() -> str:
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the packages that compute."""
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    found = {"signwise": __version__, "python": platform.python_version()}
+    return found | {package: importlib.metadata.version(package) for package in _PACKAGES}
 
 
 def processor() -> str:
@@ -54,7 +51,7 @@ def hardware(device: torch.device) -> dict[str, Any]:
 
 
 def revision() -> str | None:
-    """The git revision of this package's source, marked ``+changes`` if it differs; ``None`` for an installed package."""
+    """The git revision of this package's source, marked ``+changes`` if it differs; ``None`` if installed."""
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:

@@ -69,14 +69,14 @@ class _OnlyNormsTrain(nn.Module):
 
 @contextlib.contextmanager
 def reestimated_batch_norm(network: nn.Module, images: Tensor) -> Iterator[None]:
-    """Within the block, batch norms hold the statistics of the deployed weights on ``images`` (PyTorch's ``update_bn``).
+    """Within the block, batch norms hold the statistics of the deployed weights on ``images``, by ``update_bn``.
 
     The running statistics that training gathered belong to w_α and come back afterwards.
     """
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     before = [{name: buffer.clone() for name, buffer in norm.named_buffers()} for norm in norms]
     was_training = network.training
-    update_bn(images.split(_BATCH), _OnlyNormsTrain(network))
+    update_bn(torch.split(images, _BATCH), _OnlyNormsTrain(network))
     network.train(was_training)
     try:
         yield

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-import signwise as sw
+from signwise.layers import BinaryLayer
+from signwise.transform import binary_sign
 
 
 class Events:
@@ -31,7 +32,7 @@ class Events:
                 return
             self._writer = SummaryWriter(str(folder), purge_step=step if step else None)
 
-    def epoch(self, row: dict[str, Any], layers: dict[str, Any]) -> None:
+    def epoch(self, row: dict[str, Any], layers: dict[str, BinaryLayer]) -> None:
         """Record an epoch: every number of its row of ``metrics.jsonl``, and the watched layers."""
         if self._writer is None:
             return
@@ -43,7 +44,7 @@ class Events:
             with torch.no_grad():
                 self._writer.add_histogram(f"{name}/latent", layer.weight, step)
                 self._writer.add_histogram(f"{name}/relaxed", layer.relaxed_weight(), step)
-                self._writer.add_histogram(f"{name}/sign", sw.binary_sign(layer.weight), step)
+                self._writer.add_histogram(f"{name}/sign", binary_sign(layer.weight), step)
         self._writer.flush()
 
     def close(self) -> None:

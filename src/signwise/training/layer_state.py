@@ -12,23 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import signwise as sw
 from signwise.errors import SignwiseError
+from signwise.layers import BinaryLayer, binary_layers
 
 _BINS = 64
 
 
-def watched_layers(network: nn.Module, patterns: tuple[str, ...]) -> dict[str, Any]:
+def watched_layers(network: nn.Module, patterns: tuple[str, ...]) -> dict[str, BinaryLayer]:
     """The binary layers whose names match; without patterns, the one in the middle of the network.
 
     Raises:
         SignwiseError: a pattern matches no binary layer.
     """
-    layers = dict(sw.binary_layers(network))
+    layers = dict(binary_layers(network))
     if not patterns:
         names = list(layers)[len(layers) // 2 :][:1]
         return {name: layers[name] for name in names}
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, BinaryLayer] = {}
     for pattern in patterns:
         names = fnmatch.filter(layers, pattern)
         if not names:
@@ -44,7 +44,7 @@ def _histogram(values: Tensor) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def layer_state(name: str, layer: Any, epoch: int, step: int) -> dict[str, Any]:
+def layer_state(name: str, layer: BinaryLayer, epoch: int, step: int) -> dict[str, Any]:
     """One line of ``state.jsonl``."""
     latent, relaxed = layer.weight.detach(), layer.relaxed_weight()
     positive = int((latent > 0).sum())

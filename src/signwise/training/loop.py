@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import signwise as sw
+from signwise.convert import relaxed
+from signwise.diagnose import health
 from signwise.training import checkpoint as checkpoints
 from signwise.training.divergence import divergence
 from signwise.training.evaluate import Score, reestimated_batch_norm, score
@@ -156,7 +157,7 @@ class Loop:
         progress.epochs += 1
         # Each process gathered batch-norm statistics of its own share; those of rank 0 are saved and evaluated.
         stepper.world.share_(list(stepper.network.buffers()))
-        relaxed = self._relaxed_score()
+        with_relaxed = self._relaxed_score()
         with self._batch_norm():
             deployed = score(stepper.network, *self._test, stepper.world)
             is_best = progress.best_error is None or deployed.error < progress.best_error
@@ -174,11 +175,11 @@ class Loop:
             "train_error": 100 * train_errors,
             "error": deployed.error,
             "loss": deployed.loss,
-            "relaxed_error": None if relaxed is None else relaxed.error,
-            "relaxed_loss": None if relaxed is None else relaxed.loss,
+            "relaxed_error": None if with_relaxed is None else with_relaxed.error,
+            "relaxed_loss": None if with_relaxed is None else with_relaxed.loss,
             "alpha": alpha,
             "zeta": zeta,
-            "degenerate_groups": sum(layer.degenerate_groups for layer in sw.health(stepper.network)),
+            "degenerate_groups": sum(layer.degenerate_groups for layer in health(stepper.network)),
             "learning_rate": stepper.optimizer.param_groups[0]["lr"],
             "weight_decay": stepper.optimizer.param_groups[0]["weight_decay"],
             "images_per_second": speed,
@@ -197,14 +198,14 @@ class Loop:
     def _relaxed_score(self) -> Score | None:
         if self.stepper.binarization is None:
             return None
-        with sw.relaxed(self.stepper.network):
+        with relaxed(self.stepper.network):
             return score(self.stepper.network, *self._test, self.stepper.world)
 
-    def _batch_norm(self) -> Any:
+    def _batch_norm(self) -> AbstractContextManager[None]:
         count = self.stepper.recipe.reestimate_batch_norm
-        return (
-            reestimated_batch_norm(self.stepper.network, self.stepper.train_images[:count]) if count else nullcontext()
-        )
+        if count == 0:
+            return nullcontext()
+        return reestimated_batch_norm(self.stepper.network, self.stepper.train_images[:count])
 
     def _write_weights(self, name: str) -> None:
         if self._folder is not None:

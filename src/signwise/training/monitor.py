@@ -109,7 +109,8 @@ class Plain:
         self._last = time.monotonic()
 
     def say(self, text: str) -> None:
-        print(text, flush=True)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
     def due(self) -> bool:
         return time.monotonic() - self._last >= _PLAIN_SECONDS

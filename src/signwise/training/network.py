@@ -7,13 +7,15 @@ import difflib
 import torch
 from torch import nn
 
-import signwise as sw
 from signwise import models
+from signwise.convert import Skip, binarize_, first_and_last, last, param_groups
 from signwise.errors import SignwiseError
+from signwise.optim import SGDW
+from signwise.schedule import BinarizationSchedule, StepDecay
 from signwise.training.order import derived_seed
 from signwise.training.recipe import Recipe
 
-_SKIPS = {"first_and_last": sw.first_and_last, "last": sw.last, "none": ()}
+_SKIPS: dict[str, Skip] = {"first_and_last": first_and_last, "last": last, "none": None}
 
 
 def build_network(recipe: Recipe, num_classes: int) -> nn.Module:
@@ -29,19 +31,19 @@ def build_network(recipe: Recipe, num_classes: int) -> nn.Module:
     torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
     network = factory(num_classes=num_classes)
     if recipe.bits == 1:
-        sw.binarize_(network, skip=_SKIPS[recipe.skip])
+        binarize_(network, skip=_SKIPS[recipe.skip])
     return network
 
 
-def build_optimizer(recipe: Recipe, network: nn.Module) -> sw.SGDW:
+def build_optimizer(recipe: Recipe, network: nn.Module) -> SGDW:
     """SGD with momentum and decoupled weight decay; biases and norms are not decayed."""
-    groups = sw.param_groups(network, weight_decay=recipe.weight_decay)
-    return sw.SGDW(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+    groups = param_groups(network, weight_decay=recipe.weight_decay)
+    return SGDW(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
 
 
-def learning_schedule(recipe: Recipe, steps_per_epoch: int) -> sw.StepDecay:
+def learning_schedule(recipe: Recipe, steps_per_epoch: int) -> StepDecay:
     """The factors on learning rate and weight decay."""
-    return sw.StepDecay(
+    return StepDecay(
         total_steps=recipe.epochs * steps_per_epoch,
         warmup_steps=round(recipe.warmup_epochs * steps_per_epoch),
         factor=recipe.decay_factor,
@@ -49,11 +51,11 @@ def learning_schedule(recipe: Recipe, steps_per_epoch: int) -> sw.StepDecay:
     )
 
 
-def binarization_schedule(recipe: Recipe, steps_per_epoch: int) -> sw.BinarizationSchedule | None:
+def binarization_schedule(recipe: Recipe, steps_per_epoch: int) -> BinarizationSchedule | None:
     """α and ζ, or ``None`` where nothing is binarized."""
     if recipe.t_alpha is None:
         return None
-    return sw.BinarizationSchedule(
+    return BinarizationSchedule(
         recipe.epochs * steps_per_epoch,
         t_alpha=recipe.t_alpha,
         zeta=(recipe.zeta_start, recipe.zeta_end),

@@ -1,7 +1,7 @@
 """What a training run is to learn, and how: one frozen dataclass, free of PyTorch, that checks itself.
 
-A recipe holds all that decides the result (network, data, bits, schedule, seed). How it is carried out (device, threads,
-mixed precision, where the files go) is in :mod:`signwise.training.options`.
+A recipe holds all that decides the result (network, data, bits, schedule, seed). How it is carried out (device,
+threads, mixed precision, where the files go) is in :mod:`signwise.training.options`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Recipe:
             raise SignwiseError(f"{name} must be {expected}, got {getattr(self, name)}")
 
     def changed(self, **overrides: Any) -> Recipe:
-        """A copy with other values; a run with fewer epochs shortens its warm-up in proportion, unless that is given."""
+        """A copy with other values; a run with fewer epochs shortens its warm-up in proportion, unless given too."""
         unknown = set(overrides) - {entry.name for entry in dataclasses.fields(self)}
         if unknown:
             raise SignwiseError(f"a recipe has no setting {', '.join(sorted(unknown))}")

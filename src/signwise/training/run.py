@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-import signwise as sw
 from signwise import datasets
 from signwise.datasets import ImageData
 from signwise.errors import SignwiseError
+from signwise.layers import binary_layers
 from signwise.training import checkpoint as checkpoints
 from signwise.training import environment
 from signwise.training.device_images import to_device
@@ -56,7 +56,7 @@ def train(recipe: Recipe, options: Options) -> Outcome:
             if options.sync_batch_norm:
                 if world.device.type == "cpu":
                     raise SignwiseError("--sync-batch-norm needs an accelerator: PyTorch has none for the CPU")
-                network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+                network = nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
             images = to_device(data, recipe, world.device)
             stepper = Stepper(recipe, options, network, images, world)
             progress = _start_or_resume(stepper, options, folder, monitor, data)
@@ -113,7 +113,7 @@ def _start_or_resume(
 
 def _config(stepper: Stepper, options: Options, data: ImageData) -> dict[str, Any]:
     network = stepper.network
-    binary = sum(layer.weight.numel() for _, layer in sw.binary_layers(network))
+    binary = sum(layer.weight.numel() for _, layer in binary_layers(network))
     return {
         "recipe": stepper.recipe.to_json(),
         "network": {

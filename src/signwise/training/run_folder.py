@@ -70,7 +70,7 @@ class RunFolder:
         self.path = path
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock: IO[bytes] = open(path / ".lock", "ab")  # noqa: SIM115 (held until close)
+            self._lock: IO[bytes] = (path / ".lock").open("ab")  # held until close()
         except OSError as error:
             reason = error.strerror or str(error)
             raise SignwiseError(f"cannot write to {path}: {reason}; choose another folder with --out") from error
@@ -104,7 +104,7 @@ class RunFolder:
         """Add lines to a ``.jsonl`` file; they are on the disk when this returns."""
         text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
         try:
-            with open(self.path / name, "ab") as file:
+            with (self.path / name).open("ab") as file:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
