@@ -21,7 +21,6 @@ is kept for it but the latent itself, whose signs say which mean a weight belong
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Union
@@ -199,28 +198,31 @@ def _groups(latent: Tensor, partition: Partition) -> Groups:
     if isinstance(partition, Tensor):
         partition = Labels.of(partition)
     if not isinstance(partition, Labels):
-        reduced = _reduced_dimensions(latent, partition)
-        return reduced, None, math.prod(latent.shape[dimension] for dimension in reduced)
+        reduced, size = _reduced_dimensions(latent, partition)
+        return reduced, None, size
     if partition.index.shape != latent.shape:
         labelled, wanted = tuple(partition.index.shape), tuple(latent.shape)
         raise SignwiseError(f"the partition tensor has shape {labelled}, but the latent has shape {wanted}")
     return None, partition.index.to(latent.device), partition.sizes.to(latent.device)
 
 
-def _reduced_dimensions(latent: Tensor, partition: int | tuple[int, ...] | None) -> tuple[int, ...]:
+def _reduced_dimensions(latent: Tensor, partition: int | tuple[int, ...] | None) -> tuple[tuple[int, ...], int]:
+    """The dimensions that a group spans, and its size."""
     kept: tuple[int, ...] = () if partition is None else (partition,) if isinstance(partition, int) else partition
     for dimension in kept:
         if not -latent.dim() <= dimension < latent.dim():
             raise SignwiseError(f"partition dimension {dimension} is out of range for a latent of {latent.dim()} dims")
     kept = tuple(dimension % latent.dim() for dimension in kept)
     reduced = tuple(dimension for dimension in range(latent.dim()) if dimension not in kept)
-    size = math.prod(latent.shape[dimension] for dimension in reduced)
+    size = 1
+    for dimension in reduced:
+        size *= latent.shape[dimension]
     if size < 2:
         raise SignwiseError(
             f"a group needs at least 2 weights, but partition {partition!r} of a latent of shape "
             f"{tuple(latent.shape)} gives groups of {size}; keep fewer dimensions"
         )
-    return reduced
+    return reduced, size
 
 
 def _scalar(name: str, value: float | Tensor, like: Tensor, upper: float) -> Tensor:
