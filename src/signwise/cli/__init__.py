@@ -16,7 +16,8 @@ from typing import NoReturn
 
 from signwise.errors import SignwiseError
 
-# In the order of a newcomer's way through them.
+# In the order of a newcomer's way through them. Each is a module of this package, so that here, as attributes of the
+# package, `list`, `eval` and `compile` are modules and not Python's own functions.
 COMMANDS = ("list", "train", "eval", "compile", "inspect", "bench", "reproduce", "plot", "doctor")
 
 
@@ -32,7 +33,7 @@ class Parser(argparse.ArgumentParser):
             and value not in action.choices
             and isinstance(action, argparse._SubParsersAction)
         ):
-            nearest = difflib.get_close_matches(str(value), list(action.choices), n=1)
+            nearest = difflib.get_close_matches(str(value), [*action.choices], n=1)
             hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(action.choices)}"
             raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
         super()._check_value(action, value)
@@ -77,6 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.debug:
             raise
         print(f"signwise: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if parsed.debug or error.name not in ("torch", "matplotlib", "rich"):
+            raise
+        print(f"signwise: this needs {error.name}: pip install 'signwise[train]'", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         if parsed.debug:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from signwise.training.network import build_network
 from signwise.training.options import Options
 from signwise.training.recipe import Recipe
 from signwise.training.run_folder import RunFolder, read_config
-from signwise.training.saved_state import Progress, load_network_, restore_, shared_checkpoint
+from signwise.training.saved_state import Progress, restore_, shared_checkpoint
 from signwise.training.stepper import Stepper
 from signwise.training.stopping import stop_on_signal
 
@@ -167,27 +166,3 @@ def _record_end(folder: RunFolder, progress: Progress) -> None:
     config = read_config(folder.path)
     if "finished" not in config:
         folder.write_config(config | {"finished": environment.now(), "result": result})
-
-
-def load_run(folder: Path, which: str = "best") -> tuple[Recipe, nn.Module, dict[str, Any]]:
-    """The network of a run, in evaluation mode, with its recipe and ``config.json``.
-
-    Args:
-        folder: the run's folder.
-        which: ``best`` for the epoch with the lowest error, ``last`` for the newest weights, of a run that is still
-            going on those of its checkpoint.
-
-    Raises:
-        SignwiseError: the folder holds no run, or the run has no weights yet.
-    """
-    if which not in ("best", "last"):
-        raise SignwiseError(f"which must be best or last, got {which!r}")
-    config = read_config(folder)
-    recipe = Recipe.from_json(config["recipe"])
-    network = build_network(recipe, len(config["network"]["classes"]))
-    path = folder / f"{which}.safetensors"
-    found = checkpoints.read_tensors(path) if path.exists() else checkpoints.read(folder)[0]
-    if found is None:
-        raise SignwiseError(f"the run in {folder} has no weights yet: wait for its first checkpoint")
-    load_network_(network, dict(found.tensors))
-    return recipe, network.eval(), config
