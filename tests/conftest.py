@@ -1,4 +1,4 @@
-"""Data for the tests: small folders in the publishers' layouts, and the real data where it lies beside the repository."""
+"""Data for the tests: small folders in the publishers' layouts, and the real data where it lies beside the project."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SyntheticData = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def synthetic_data(tmp_path_factory: pytest.TempPathFactory) -> SyntheticData:
-    """``synthetic_data(name, train=200, test=100, seed=0)`` writes a data set that can be learned, and returns its folder.
+    """``synthetic_data(name, train=200, test=100, seed=0)`` writes a data set and returns its folder.
 
-    The folder is in the publisher's layout, as ``signwise.datasets.load(name, folder)`` and the command line take it. Its
-    images are noise around a pattern of their class.
+    The folder is in the publisher's layout, as ``signwise.datasets.load(name, folder)`` and the command line take it.
+    The images are noise around a pattern of their class, so that they can be learned.
     """
 
     def write(name: str, train: int = 200, test: int = 100, seed: int = 0) -> Path:
@@ -47,9 +47,15 @@ def real_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write_sums(folder: Path) -> None:
-    """List the files of a folder in its SHA256SUMS, as sha256sum does."""
-    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())]
+@pytest.fixture(scope="session")
+def write_sums() -> Callable[[Path], None]:
+    """``write_sums(folder)`` lists the files of a folder in its SHA256SUMS, as sha256sum does."""
+    return _write_sums
+
+
+def _write_sums(folder: Path) -> None:
+    files = sorted(path for path in folder.iterdir() if path.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
@@ -73,7 +79,7 @@ def _mnist(folder: Path, train: int, test: int, rng: np.random.Generator, *, nam
             ("labels-idx1", struct.pack(">2I", 0x801, count), labels),
         ):
             (place / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(header + content.tobytes(), mtime=0))
-    write_sums(place)
+    _write_sums(place)
 
 
 def _fashion_mnist(folder: Path, train: int, test: int, rng: np.random.Generator) -> None:
@@ -89,7 +95,7 @@ def _cifar10(folder: Path, train: int, test: int, rng: np.random.Generator) -> N
         (place / f"data_batch_{number}.bin").write_bytes(batch.tobytes())
     images, labels = _draw(test, 10, (3, 32, 32), rng)
     (place / "test_batch.bin").write_bytes(np.hstack([labels[:, None], images.reshape(test, -1)]).tobytes())
-    write_sums(place)
+    _write_sums(place)
 
 
 def _cifar100(folder: Path, train: int, test: int, rng: np.random.Generator) -> None:
@@ -99,4 +105,4 @@ def _cifar100(folder: Path, train: int, test: int, rng: np.random.Generator) -> 
         images, fine = _draw(count, 100, (3, 32, 32), rng)
         records = np.hstack([(fine // 5)[:, None], fine[:, None], images.reshape(count, -1)])
         (place / f"{part}.bin").write_bytes(records.tobytes())
-    write_sums(place)
+    _write_sums(place)
