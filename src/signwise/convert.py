@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Union
 
-import torch
 from torch import nn
 
 from signwise.errors import SignwiseError
@@ -53,7 +52,7 @@ class LayerReport:
 
     @property
     def weights(self) -> int:
-        return torch.Size(self.shape).numel()
+        return math.prod(self.shape) if self.shape else 0
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,11 @@ def binarize_(
     rows = []
     for name, module in model.named_modules():
         weight = module._parameters.get("weight")
-        if weight is None or weight.dim() < 2:
+        shape = () if weight is None or isinstance(weight, nn.UninitializedParameter) else tuple(weight.shape)
+        if len(shape) < 2 and not isinstance(module, FLOAT_LAYERS):
             continue
         reason = reasons.get(name) or _obstacle(module)
-        rows.append(LayerReport(name or "(the model)", type(module).__name__, tuple(weight.shape), reason))
+        rows.append(LayerReport(name or "(the model)", type(module).__name__, shape, reason))
         if reason:
             continue
         if not isinstance(module, BinaryLayer):
@@ -224,10 +224,10 @@ def _obstacle(module: nn.Module) -> str:
         return ""
     if not isinstance(module, FLOAT_LAYERS):
         return f"{type(module).__name__} is neither linear nor a convolution"
+    if isinstance(module.weight, nn.UninitializedParameter):
+        return "its shape is not known before a first forward pass"
     if type(module) not in BINARY_OF:
         return f"{type(module).__name__} is a subclass with code of its own"
-    if isinstance(module.weight, nn.parameter.UninitializedParameter):
-        return "its shape is not known before a first forward pass"
     if fan_in(module) < 2:
         return "a filter with fewer than 2 weights"
     return ""
