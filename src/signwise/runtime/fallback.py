@@ -7,6 +7,7 @@ where 8-bit integers times a float32 scale are exact, so one path serves float32
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from signwise.runtime import ops
 from signwise.runtime.bits import unpack_signs
 from signwise.runtime.program import Program
 
-Array: TypeAlias = npt.NDArray[np.float64]
+Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
 def run(program: Program, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -34,26 +35,49 @@ def run(program: Program, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]
         >>> run(program, np.array([[-1.0, 2.0]]))
         array([[0., 2.]], dtype=float32)
     """
-    values: dict[int, npt.NDArray[Any]] = {0: program.as_input(examples)}
+    output = program.output
+    for value, computed in values(program, examples):
+        if value == output:
+            answer = _dequantize(computed, program.quantization(output), np.float64)
+    return answer.astype(np.float32)
+
+
+def values(
+    program: Program, examples: npt.NDArray[Any], precision: type[np.floating[Any]] = np.float64
+) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Every value of a program with its number, as soon as it is computed, the input first.
+
+    Args:
+        program: what to run.
+        examples: ``(batch, *program.input_shape)``, of any real type.
+        precision: in what to compute; float32 is quicker, and no longer exact for 8-bit values.
+
+    Yields:
+        Numbers and values; 8-bit values as integers, without their scale.
+    """
+    kept: dict[int, npt.NDArray[Any]] = {0: program.as_input(examples)}
+    yield 0, kept[0]
     last_reader = {value: index for index, operation in enumerate(program.ops) for value in operation.inputs}
     for index, operation in enumerate(program.ops):
-        inputs = [_dequantize(values[value], program.quantization(value)) for value in operation.inputs]
-        values[index + 1] = _quantize(_evaluate(program, operation, inputs), operation.out)
-        for value in operation.inputs:
-            if last_reader[value] == index and value != program.output:
-                values.pop(value, None)
-    return _dequantize(values[program.output], program.quantization(program.output)).astype(np.float32)
+        inputs = [_dequantize(kept[value], program.quantization(value), precision) for value in operation.inputs]
+        kept[index + 1] = _quantize(_evaluate(program, operation, inputs), operation.out)
+        yield index + 1, kept[index + 1]
+        for value in set(operation.inputs):
+            if last_reader[value] == index:
+                del kept[value]
 
 
-def _dequantize(value: npt.NDArray[Any], kept: ops.Quantized | None) -> Array:
-    return value.astype(np.float64) * (1.0 if kept is None else kept.scale)
+def _dequantize(value: npt.NDArray[Any], kept: ops.Quantized | None, precision: type[np.floating[Any]]) -> Array:
+    wide = value.astype(precision, copy=False)
+    return wide if kept is None else wide * precision(kept.scale)
 
 
 def _quantize(result: Array, kept: ops.Quantized | None) -> npt.NDArray[Any]:
     if kept is None:
         return result.astype(np.float32)
     # rint rounds halves to even, and the clamp comes before the cast: a cast of what does not fit is undefined.
-    return np.clip(np.rint(result / kept.scale), *kept.limits).astype(kept.type)
+    clamped: Array = np.clip(np.rint(result / kept.scale), *kept.limits)
+    return clamped.astype(kept.type)
 
 
 def _evaluate(program: Program, operation: ops.Operation, inputs: list[Array]) -> Array:
@@ -62,7 +86,8 @@ def _evaluate(program: Program, operation: ops.Operation, inputs: list[Array]) -
         case ops.Conv():
             made = _epilogue(program, operation, _convolve(program, operation, first), inputs[1:])
         case ops.Dense():
-            weight = _weight(program, operation, (operation.out_features, operation.in_features))
+            shape = (operation.out_features, operation.in_features)
+            weight = _weight(program, operation, shape, first.dtype)
             made = _epilogue(program, operation, first @ weight.T, inputs[1:])
         case ops.Affine():
             scaled = _channels(program, operation.scale, first) * first
@@ -94,16 +119,18 @@ def _evaluate(program: Program, operation: ops.Operation, inputs: list[Array]) -
     return made
 
 
-def _weight(program: Program, operation: ops.Weighted, shape: tuple[int, ...]) -> Array:
+def _weight(program: Program, operation: ops.Weighted, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     tensor = program.tensors[operation.weight]
-    return (unpack_signs(tensor, shape) if operation.bits == 1 else tensor.reshape(shape)).astype(np.float64)
+    return (unpack_signs(tensor, shape) if operation.bits == 1 else tensor.reshape(shape)).astype(dtype)
 
 
 def _convolve(program: Program, operation: ops.Conv, images: Array) -> Array:
     batch, channels = images.shape[:2]
     groups, (kernel_height, kernel_width) = operation.groups, operation.kernel
     shape = (operation.out_channels, channels // groups, kernel_height, kernel_width)
-    weight = _weight(program, operation, shape).reshape(groups, -1, *shape[1:])  # (groups, filters, in, kh, kw)
+    weight = _weight(program, operation, shape, images.dtype).reshape(
+        groups, -1, *shape[1:]
+    )  # (groups, filters, in, kh, kw)
     padded = _pad(operation.padding, images, fill=0)
     height, width = (
         (size - dilation * (kernel - 1) - 1) // stride + 1
@@ -111,7 +138,7 @@ def _convolve(program: Program, operation: ops.Conv, images: Array) -> Array:
             padded.shape[2:], operation.kernel, operation.stride, operation.dilation, strict=True
         )
     )
-    total = np.zeros((batch, groups, operation.out_channels // groups, height * width))
+    total = np.zeros((batch, groups, operation.out_channels // groups, height * width), images.dtype)
     for row in range(kernel_height):
         for column in range(kernel_width):
             # The pixels that this tap of the filter meets, one for each pixel of the result.
@@ -139,7 +166,7 @@ def _relu(values: Array, wanted: bool) -> Array:
 
 def _channels(program: Program, name: str, like: Array) -> Array:
     # (channels,) -> (1, channels, 1, 1) beside images, (1, channels) beside vectors
-    return program.tensors[name].astype(np.float64).reshape(1, -1, *[1] * (like.ndim - 2))
+    return program.tensors[name].astype(like.dtype).reshape(1, -1, *[1] * (like.ndim - 2))
 
 
 def _pad(padding: ops.Padding, images: Array, fill: float) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import reprlib
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,7 @@ def save(program: Program, path: str | PathLike[str]) -> None:
 def load(path: str | PathLike[str]) -> Program:
     """Read a program; any defect of the file is a :class:`~signwise.errors.FormatError` that names the file."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = Path(path).read_bytes()
     except OSError as error:
         raise SignwiseError(f"cannot read {fspath(path)!r}: {error.strerror}") from None
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from os import PathLike
@@ -118,6 +118,16 @@ class Program:
             output=document["output"],
             about=document["about"],
         )
+
+    def __call__(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """The answers to a batch, by the fastest kernels that this machine has."""
+        return self._model(examples)
+
+    @cached_property
+    def _model(self) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:
+        from signwise.runtime import Model
+
+        return Model(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the program to one ``.sw`` file, whole or not at all."""

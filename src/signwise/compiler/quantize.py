@@ -1,0 +1,109 @@
+"""8-bit activations: what the binary layers read is kept as integers, with scales chosen on typical inputs.
+
+A value that is never negative becomes uint8, any other int8. Its scale s is the one with the least squared error
+
+    sum over x of (x - s * clamp(round(x / s)))^2
+
+on a sample of what the network computes for the calibration examples: large scales round coarsely, small ones cut off
+outliers. Everything else (residual sums, the first and last layers) stays float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from signwise.errors import SignwiseError
+from signwise.runtime import ops
+from signwise.runtime.fallback import values
+from signwise.runtime.program import Program
+
+BATCH = 16
+SAMPLE = 2**13  # numbers of each value that are looked at, for each batch of examples
+# Operations that only pick, move or join numbers: done on integers, they give the same integers.
+MOVING = (ops.MaxPool, ops.Flatten, ops.PadChannels, ops.Concat)
+
+
+@dataclass
+class Range:
+    """What was seen of one value."""
+
+    low: float = 0.0
+    high: float = 0.0
+    samples: list[npt.NDArray[np.float32]] = field(default_factory=list)
+
+    def see(self, numbers: npt.NDArray[np.float32], generator: np.random.Generator) -> None:
+        self.low = min(self.low, float(numbers.min()))
+        self.high = max(self.high, float(numbers.max()))
+        flat = numbers.reshape(-1)
+        self.samples.append(flat if flat.size <= SAMPLE else generator.choice(flat, SAMPLE))
+
+    def quantized(self) -> ops.Quantized:
+        """The 8-bit form with the least squared error on the sample.
+
+        Example:
+            >>> seen = Range()
+            >>> seen.see(np.arange(256, dtype=np.float32), np.random.default_rng(0))
+            >>> seen.quantized()
+            Quantized(type='uint8', scale=1.0)
+        """
+        signed = self.low < 0
+        sample = np.concatenate(self.samples).astype(np.float64)
+        low, high = (-128, 127) if signed else (0, 255)
+        largest = max(self.high / high, self.low / low if signed else 0.0)
+        if largest < 1e-30:
+            largest = 1.0  # the value is always zero: any scale will do
+        # Down to a quarter of the range: beyond that, clipping costs more than finer steps bring.
+        scales = [float(np.float32(largest * part / 64)) for part in range(16, 65)]
+        errors = [
+            float(np.square(sample - scale * np.clip(np.rint(sample / scale), low, high)).sum()) for scale in scales
+        ]
+        # The largest of equally good ones: what was not in the sample is cut off last.
+        best = min(zip(errors, [-scale for scale in scales], strict=True))
+        return ops.Quantized(type="int8" if signed else "uint8", scale=-best[1])
+
+
+def quantize(program: Program, calibrate: npt.NDArray[Any]) -> Program:
+    """The same program with 8-bit integers where binary layers read.
+
+    Args:
+        program: with float32 activations; no binary layer may read its input directly.
+        calibrate: typical examples, ``(count, *program.input_shape)``; a hundred are plenty.
+
+    Returns:
+        A program whose binary layers add integers.
+    """
+    if len(calibrate) == 0:
+        raise SignwiseError("calibrate must hold at least one example")
+    wanted = {value for operation in program.ops for value in _read_as_integers(operation)}
+    ranges = {value: Range() for value in wanted}
+    generator = np.random.default_rng(0)
+    for start in range(0, len(calibrate), BATCH):
+        for value, numbers in values(program, calibrate[start : start + BATCH], np.float32):
+            if value in wanted:
+                if not np.isfinite(numbers).all():
+                    raise SignwiseError(f"value {value} of the program is not finite for a calibration example")
+                ranges[value].see(numbers, generator)
+    kept = {value: seen.quantized() for value, seen in ranges.items()}
+    _spread_(program, kept)
+    operations = tuple(replace(operation, out=kept.get(index + 1)) for index, operation in enumerate(program.ops))
+    return replace(program, ops=operations)
+
+
+def _read_as_integers(operation: ops.Operation) -> Iterable[int]:
+    return operation.inputs[:1] if isinstance(operation, ops.Weighted) and operation.bits == 1 else ()
+
+
+def _spread_(program: Program, kept: dict[int, ops.Quantized]) -> None:
+    """Let a value be integers already before operations that only move numbers, if nothing else reads it."""
+    reads = [value for operation in program.ops for value in operation.inputs]
+    for index in reversed(range(len(program.ops))):
+        operation = program.ops[index]
+        if isinstance(operation, MOVING) and index + 1 in kept:
+            for value in operation.inputs:
+                if value not in (0, program.output) and reads.count(value) == 1:
+                    kept.setdefault(value, kept[index + 1])
