@@ -61,11 +61,20 @@ def test_a_member_with_other_bytes_is_refused_and_not_written(tmp_path: Path, co
     assert names(tmp_path / "data") == []
 
 
+def test_a_member_that_claims_to_be_huge_is_refused_before_it_is_read(tmp_path: Path):
+    huge = tarfile.TarInfo("data/a.bin")
+    huge.size = 1 << 40
+    packed = tmp_path / "x.tar"
+    packed.write_bytes(huge.tobuf() + bytes(1024))
+    with pytest.raises(DataError, match="is not the file that was expected"):
+        unpack(packed, tmp_path / "data", WANTED)
+
+
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
 def test_a_link_or_anything_but_a_file_in_the_place_of_a_member_is_refused(tmp_path: Path, kind: bytes):
     secret = tmp_path / "secret"
-    secret.write_bytes(b"aaa")
-    packed = archive(tmp_path / "x.tar.gz", [GOOD[1]], [link("data/a.bin", str(secret), kind)])
+    secret.write_bytes(b"bbbb")
+    packed = archive(tmp_path / "x.tar.gz", [GOOD[0]], [link("data/b.bin", str(secret), kind)])
     with pytest.raises(DataError, match="is not the file that was expected"):
         unpack(packed, tmp_path / "data", WANTED)
 

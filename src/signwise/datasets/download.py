@@ -72,8 +72,6 @@ class Download:
 
     def _complete(self, part: Path, progress: Progress, pause: float) -> None:
         """Add bytes to ``part`` until it has the right size."""
-        if _size(part) > self.size:
-            part.unlink()
         most, failures = _size(part), 0
         while _size(part) < self.size:
             reason = "the connection was cut"
