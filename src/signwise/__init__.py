@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from signwise.methods import BinaryConnect, Deployed, GroupTransform, Method, ScaledSign, StraightThrough
     from signwise.optim import SGDW
     from signwise.schedule import BinarizationSchedule, StepDecay
+    from signwise.sizes import summary
     from signwise.transform import binary_sign, group_transform
 
 # Where each public name lives; names that are modules map to themselves.
@@ -52,6 +53,7 @@ _HOMES = {
     "methods": ("BinaryConnect", "Deployed", "GroupTransform", "Method", "ScaledSign", "StraightThrough"),
     "optim": ("SGDW",),
     "schedule": ("BinarizationSchedule", "StepDecay"),
+    "sizes": ("summary",),
     "transform": ("binary_sign", "group_transform"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

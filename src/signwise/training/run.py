@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from signwise import datasets
+from signwise import datasets, provenance
 from signwise.datasets import ImageData
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
 from signwise.training import checkpoint as checkpoints
-from signwise.training import environment
 from signwise.training.device_images import to_device
 from signwise.training.distributed import World, join_world
 from signwise.training.loop import Loop, Outcome
@@ -130,14 +129,18 @@ def _config(stepper: Stepper, options: Options, data: ImageData) -> dict[str, An
 
 def _attempt(stepper: Stepper, options: Options) -> dict[str, Any]:
     return {
-        "started": environment.now(),
+        "started": provenance.now(),
         "options": options.to_json(),
         "processes": stepper.world.size,
         "threads": torch.get_num_threads(),
-        "versions": environment.versions(),
-        "hardware": environment.hardware(stepper.world.device),
-        "revision": environment.revision(),
+        "versions": provenance.versions(),
+        "hardware": _hardware(stepper.world.device),
+        "revision": provenance.revision(),
     }
+
+
+def _hardware(device: torch.device) -> dict[str, Any]:
+    return provenance.hardware(str(device), torch.cuda.get_device_name(device) if device.type == "cuda" else None)
 
 
 def _continued(
@@ -165,4 +168,4 @@ def _record_end(folder: RunFolder, progress: Progress) -> None:
     }
     config = read_config(folder.path)
     if "finished" not in config:
-        folder.write_config(config | {"finished": environment.now(), "result": result})
+        folder.write_config(config | {"finished": provenance.now(), "result": result})

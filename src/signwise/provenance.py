@@ -1,8 +1,12 @@
-"""What a result depends on besides its recipe: versions, hardware and the revision of the code."""
+"""What a result depends on besides its recipe: versions, hardware and the revision of the code.
+
+Every figure in the documentation is rendered from a record, a JSON file that carries all of this beside its numbers.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
@@ -10,9 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from signwise import __version__
+from signwise.atomic import atomic_write
 
 _PACKAGES = ("torch", "numpy", "safetensors")
 
@@ -22,10 +25,15 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that compute."""
+def versions(*more: str) -> dict[str, str]:
+    """The versions of Python, of the packages that compute, and of those named besides, where they are installed."""
     found = {"signwise": __version__, "python": platform.python_version()}
-    return found | {package: importlib.metadata.version(package) for package in _PACKAGES}
+    for package in (*_PACKAGES, *more):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def processor() -> str:
@@ -37,17 +45,15 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def hardware(device: torch.device) -> dict[str, Any]:
-    """The machine and the device that trains."""
+def hardware(device: str = "cpu", accelerator: str | None = None) -> dict[str, Any]:
+    """The machine, and the device that computes."""
     found = {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
         "cores": os.cpu_count(),
-        "device": str(device),
+        "device": device,
     }
-    if device.type == "cuda":
-        found["accelerator"] = torch.cuda.get_device_name(device)
-    return found
+    return found if accelerator is None else found | {"accelerator": accelerator}
 
 
 def revision() -> str | None:
@@ -60,7 +66,15 @@ def revision() -> str | None:
 
     try:
         # An installed copy may lie inside of somebody else's repository, whose revision says nothing about us.
-        git("ls-files", "--error-unmatch", "environment.py")
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", "..") else "")
+        git("ls-files", "--error-unmatch", "provenance.py")
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def write_record(path: Path, result: dict[str, Any], *packages: str) -> None:
+    """Write a result with its date, versions (of ``packages`` too), hardware and revision as a JSON file."""
+    origin = {"date": now(), "versions": versions(*packages), "hardware": hardware(), "revision": revision()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(json.dumps(origin | result, indent=1).encode() + b"\n")
