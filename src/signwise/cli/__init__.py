@@ -53,6 +53,9 @@ def build_parser() -> Parser:
         module = f"{__name__}.{name}"
         if importlib.util.find_spec(module) is not None:
             importlib.import_module(module).add(subparsers)
+    for command in subparsers.choices.values():
+        # After the command's name too, where it is typed when something has gone wrong; absent, it changes nothing.
+        command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
 
 

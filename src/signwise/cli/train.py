@@ -86,6 +86,7 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "train",
         help="train a network by a recipe",
+        usage="signwise train RECIPE [--bits 1|32] [--epochs N] [--out FOLDER] [--resume] [other settings]",
         description="Train a network by a recipe of the paper. Everything is recorded in the run's folder.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -7,9 +7,11 @@ batch, and the gradients are averaged; rank 0 alone writes files and speaks.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -81,10 +83,12 @@ class World:
         if self.size == 1:
             return model
         devices = [self.device] if self.device.type == "cuda" else None
-        # Buffers are batch-norm statistics, which training does not read: evaluation shares them once an epoch.
-        return nn.parallel.DistributedDataParallel(
-            model, device_ids=devices, broadcast_buffers=False, gradient_as_bucket_view=True
-        )
+        engine = nn.parallel.DistributedDataParallel
+        # Buffers are batch-norm statistics, which training does not read: evaluation shares them once an epoch. The
+        # switch for that has another name in newer versions of PyTorch.
+        newer = "forward_sync_buffers"
+        options: dict[str, Any] = {newer if newer in inspect.signature(engine).parameters else "broadcast_buffers": False}
+        return engine(model, device_ids=devices, gradient_as_bucket_view=True, **options)
 
 
 def pick_device(name: str, local_rank: int = 0) -> torch.device:

@@ -59,8 +59,7 @@ class Stepper:
         self._augment = Augment(flip=recipe.flip, translate=recipe.translate, zoom=recipe.zoom)
         self._generator = torch.Generator()
         self._bfloat16 = options.bfloat16
-        # Channels last is what convolutions and poolings are fastest in: LeNet5's step takes two thirds of the time.
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in PyTorch's annotations
+        _lay_out_(network, world)
         wrapped = world.wrapped(network)
         self._trained: Callable[[Tensor], Tensor] = torch.compile(wrapped) if options.compiled else wrapped
         self._order_epoch, self._order = -1, torch.empty(0)
@@ -80,7 +79,7 @@ class Stepper:
             views = self._augment.draw(len(indices), self._generator)
             first = self.world.rank * len(mine)
             images = self._augment.apply(images, views.part(slice(first, first + len(mine))))
-        return images.contiguous(memory_format=torch.channels_last), self._images.train_labels[mine]
+        return images.to(memory_format=torch.channels_last), self._images.train_labels[mine]
 
     def prepare(self, step: int) -> None:
         """Set α, ζ, learning rate, weight decay and the random generator to those of a step."""
@@ -110,3 +109,12 @@ class Stepper:
         """Move the weights along the gradients."""
         self.optimizer.step()
         after_step_(self.network)
+
+
+def _lay_out_(network: nn.Module, world: World) -> None:
+    """Store convolutions with their channels last, as they and poolings are fastest (LeNet5 by a third)."""
+    for module in network.modules():
+        weight = module._parameters.get("weight")
+        # With one channel both layouts are the same bytes, and autograd's choice may not be the one DDP expects.
+        if weight is not None and weight.dim() == 4 and (weight.shape[1] > 1 or world.size == 1):
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # PyTorch does not annotate it
