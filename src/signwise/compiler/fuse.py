@@ -42,15 +42,10 @@ def fold_affine(draft: Draft, value: int) -> bool:
     factor, offset = draft.tensors[affine.scale], draft.tensors[affine.bias]
     name = draft.names[source]
     bias = offset if layer.bias is None else factor * draft.tensors[layer.bias] + offset
-    bias_name = draft.tensor(f"{name}.bias", bias)
-    if isinstance(layer, ops.Weighted) and layer.bits == 32 and layer.scale is None:
-        # Float weights take the factor themselves: nothing is left to multiply when the program runs.
-        weight = draft.tensors[layer.weight]
-        scaled = draft.tensor(layer.weight, weight * factor.reshape(-1, *[1] * (weight.ndim - 1)))
-        _merge(draft, source, value, replace(layer, weight=scaled, bias=bias_name, relu=affine.relu))
-    else:
-        scale = draft.tensor(f"{name}.scale", factor if layer.scale is None else factor * draft.tensors[layer.scale])
-        _merge(draft, source, value, replace(layer, scale=scale, bias=bias_name, relu=affine.relu))
+    scale = factor if layer.scale is None else factor * draft.tensors[layer.scale]
+    # Float weights could take the factor themselves, but then a batch norm's share of the file would depend on them.
+    names = {"scale": draft.tensor(f"{name}.scale", scale), "bias": draft.tensor(f"{name}.bias", bias)}
+    _merge(draft, source, value, replace(layer, **names, relu=affine.relu))
     return True
 
 

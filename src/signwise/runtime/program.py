@@ -65,6 +65,11 @@ class Program:
     def output_shape(self) -> Shape:
         return self.shapes[self.output]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all tensors: those of the file, its header aside."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
     def quantization(self, value: int) -> Quantized | None:
         """How a value is kept: ``None`` for float32, as the input always is."""
         return self.ops[value - 1].out if value > 0 else None

@@ -1,0 +1,152 @@
+"""Packed layers: what a binary layer becomes when training is over, with one bit a weight in memory and on disk.
+
+    y = scale * F(x, signs) + bias
+
+The state dict holds ``bits`` (uint8, rows of whole bytes), and ``scale`` and ``bias`` where there are any. Linear
+layers and two-dimensional convolutions compute on the bits; the other kinds unpack them once and use PyTorch's layer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from signwise.errors import SignwiseError
+from signwise.packing.bits import unpack_bits
+from signwise.packing.operators import packed_conv2d, packed_linear
+
+
+class PackedLayer(nn.Module):
+    """What all packed layers share. They are made by :func:`signwise.pack_` from binary layers, in place."""
+
+    bits: Tensor
+    scale: Tensor | None
+    bias: Tensor | None
+
+    def become_packed_(self, bits: Tensor, scale: Tensor | None) -> None:
+        """Give up what training needs, and keep the bits."""
+        bias = None if self.bias is None else self.bias.detach()
+        for name in ("weight", "bias"):
+            self._parameters.pop(name, None)
+        for name in ("alpha", "zeta"):
+            self._buffers.pop(name, None)
+        for name in ("method", "output_scale", "use_relaxed"):
+            del self.__dict__[name]
+        self.register_buffer("bits", bits)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", bias)
+
+    def refuse_training(self) -> None:
+        if self.training:
+            raise SignwiseError("packed layers are for inference: call model.eval() first, or train before pack_")
+
+
+class PackedLinear(PackedLayer):
+    """A linear layer on packed weights."""
+
+    in_features: int
+    out_features: int
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.refuse_training()
+        if input.shape[-1] != self.in_features:
+            raise SignwiseError(f"the input has {input.shape[-1]} features, the layer {self.in_features}")
+        result: Tensor = packed_linear(input, self.bits, self.scale, self.bias)
+        return result
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class PackedConv2d(PackedLayer):
+    """A two-dimensional convolution on packed weights."""
+
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: str | tuple[int, int]
+    padding_mode: str
+    dilation: tuple[int, int]
+    groups: int
+    _reversed_padding_repeated_twice: list[int]  # left, right, top, bottom, whatever was asked for
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.refuse_training()
+        batch = input if input.dim() == 4 else input.unsqueeze(0)
+        if batch.dim() != 4 or batch.shape[1] != self.in_channels:
+            raise SignwiseError(f"the input has shape {list(input.shape)}, the layer {self.in_channels} channels")
+        left, right, top, bottom = self._reversed_padding_repeated_twice
+        if self.padding_mode != "zeros":
+            batch = F.pad(batch, (left, right, top, bottom), mode=self.padding_mode)
+            left = right = top = bottom = 0
+        padding = [top, left, bottom, right]
+        result: Tensor = packed_conv2d(
+            batch, self.bits, self.scale, self.bias, self.kernel_size, self.stride, padding, self.dilation, self.groups
+        )
+        return result if input.dim() == 4 else result.squeeze(0)
+
+    def extra_repr(self) -> str:
+        size = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        return f"{size}, padding={self.padding}, groups={self.groups}, bias={self.bias is not None}"
+
+
+class UnpackedLayer(PackedLayer):
+    """A layer that is packed in the state dict alone: its weight is unpacked when the bits change, and PyTorch's."""
+
+    weight: Tensor
+    groups: int
+    transposed: bool
+
+    def become_packed_(self, bits: Tensor, scale: Tensor | None) -> None:
+        latent = self.weight.detach()
+        super().become_packed_(bits, scale)
+        self.register_buffer("weight", latent, persistent=False)
+        self.unpack_()
+
+    def unpack_(self) -> None:
+        """Make the weight of PyTorch's layer from the bits."""
+        weight = unpack_bits(self.bits, self.weight.shape, self.weight.dtype)
+        if self.scale is not None:
+            weight = weight * self._scale_like(weight)
+        self.weight = weight
+
+    def _scale_like(self, weight: Tensor) -> Tensor:
+        assert self.scale is not None
+        ones = [1] * (weight.dim() - 2)
+        if not self.transposed:
+            return self.scale.view(-1, 1, *ones).to(weight.dtype)
+        # Transposed convolutions store (in, out / groups, ...): the inputs of a group share its filters' scales.
+        per_group = self.scale.view(self.groups, 1, -1).expand(-1, weight.shape[0] // self.groups, -1)
+        return per_group.reshape(*weight.shape[:2], *ones).to(weight.dtype)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.unpack_()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        self.refuse_training()
+        result: Tensor = super().forward(*args, **kwargs)
+        return result
+
+
+class PackedConv1d(UnpackedLayer, nn.Conv1d):
+    """``nn.Conv1d`` with weights from bits."""
+
+
+class PackedConv3d(UnpackedLayer, nn.Conv3d):
+    """``nn.Conv3d`` with weights from bits."""
+
+
+class PackedConvTranspose1d(UnpackedLayer, nn.ConvTranspose1d):
+    """``nn.ConvTranspose1d`` with weights from bits."""
+
+
+class PackedConvTranspose2d(UnpackedLayer, nn.ConvTranspose2d):
+    """``nn.ConvTranspose2d`` with weights from bits."""
+
+
+class PackedConvTranspose3d(UnpackedLayer, nn.ConvTranspose3d):
+    """``nn.ConvTranspose3d`` with weights from bits."""

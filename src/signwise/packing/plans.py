@@ -1,0 +1,75 @@
+"""Native kernels for packed layers: each layer and input shape is a program of one operation, prepared once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from signwise.runtime import Model, ops
+from signwise.runtime.program import Program
+
+LARGEST_SHAPES = 4  # input shapes of one layer that stay prepared: each holds the bits in the kernels' own order
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A prepared program, and the state of the tensors that it was made from.
+
+    ``scale`` and ``bias`` are held, so that no other tensor can take their place in memory unseen; the bits are not,
+    since a plan goes when they go.
+    """
+
+    model: Model
+    scale: Tensor | None
+    bias: Tensor | None
+    versions: tuple[int, ...]
+
+
+# By the tensor of bits itself, never its address, which may be used again for other bits.
+_plans: MutableMapping[Tensor, dict[Any, Plan]] = WeakTensorKeyDictionary()
+_lock = threading.Lock()
+
+
+def run_native(
+    layer: Callable[[dict[str, Any]], ops.Weighted],
+    examples: Tensor,
+    bits: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor | None:
+    """Run one layer with the native kernels, or return ``None`` where they cannot take these tensors.
+
+    Args:
+        layer: makes the operation from the arguments that all layers share.
+        examples: a batch.
+        bits, scale, bias: the layer's tensors.
+    """
+    tensors = {"weight": bits, "scale": scale, "bias": bias}
+    present = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    if examples.dtype != torch.float32 or any(tensor.device.type != "cpu" for tensor in (examples, *present.values())):
+        return None
+    operation = layer({"inputs": (0,), "bits": 1, **{name: name if name in present else None for name in tensors}})
+    key = (operation, tuple(examples.shape[1:]))
+    versions = tuple(_version(tensor) for tensor in present.values())
+    with _lock:
+        plans = _plans.setdefault(bits, {})
+        plan = plans.get(key)
+        if plan is None or plan.versions != versions or plan.scale is not scale or plan.bias is not bias:
+            arrays = {name: tensor.detach().numpy() for name, tensor in present.items()}
+            program = Program(input_shape=key[1], ops=(operation,), tensors=arrays, output=1)
+            plans.pop(key, None)
+            while len(plans) >= LARGEST_SHAPES:
+                del plans[next(iter(plans))]
+            plans[key] = plan = Plan(Model(program), scale, bias, versions)
+    return torch.from_numpy(plan.model(examples.detach().numpy()))
+
+
+def _version(tensor: Tensor) -> int:
+    # Tensors made in inference mode count no changes, and refuse to be asked.
+    return 0 if tensor.is_inference() else tensor._version
