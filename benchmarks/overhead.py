@@ -98,7 +98,7 @@ def main() -> None:
     }
     write_record(arguments.out, record)
     for network, label in (("resnet18", "share_percent"), ("lenet5", "overhead_percent")):
-        best, median = record[network][label]["best"], record[network][label]["median"]  # type: ignore[index]
+        best, median = record[network][label]["best"], record[network][label]["median"]
         print(f"{network}: {label.replace('_', ' ')} {best:.1f} (best), {median:.1f} (median)")
 
 

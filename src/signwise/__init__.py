@@ -58,7 +58,49 @@ _HOMES = {
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *_MODULES, *_HOME_OF]
+__all__ = [
+    "SGDW",
+    "BinarizationSchedule",
+    "BinaryConnect",
+    "BinaryConv1d",
+    "BinaryConv2d",
+    "BinaryConv3d",
+    "BinaryConvTranspose1d",
+    "BinaryConvTranspose2d",
+    "BinaryConvTranspose3d",
+    "BinaryLayer",
+    "BinaryLinear",
+    "DataError",
+    "Deployed",
+    "FormatError",
+    "GroupTransform",
+    "Method",
+    "ScaledSign",
+    "SignwiseError",
+    "StepDecay",
+    "StraightThrough",
+    "__version__",
+    "after_step_",
+    "binarize_",
+    "binary_layers",
+    "binary_sign",
+    "datasets",
+    "fan_in_scale",
+    "first_and_last",
+    "flip_ratio",
+    "group_transform",
+    "health",
+    "last",
+    "methods",
+    "models",
+    "param_groups",
+    "refuse_nonfinite",
+    "relaxed",
+    "runtime",
+    "signs_of",
+    "summary",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:

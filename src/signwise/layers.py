@@ -105,7 +105,7 @@ class BinaryLayer(nn.Module):
         # model.half() would round α and ζ with everything else, and make each step's schedule coarse: only the device
         # follows. Buffers that had no values (meta) start where a new layer starts.
         alpha, zeta = self.alpha, self.zeta
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, before in (("alpha", alpha), ("zeta", zeta)):
             device = self._buffers[name].device  # type: ignore[union-attr]
             moved = torch.ones((), device=device) if before.is_meta else before.to(device)

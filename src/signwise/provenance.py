@@ -27,13 +27,10 @@ def now() -> str:
 
 def versions(*more: str) -> dict[str, str]:
     """The versions of Python, of the packages that compute, and of those named besides, where they are installed."""
+    installed = {package.metadata["Name"].lower(): package.version for package in importlib.metadata.distributions()}
+    wanted = [package for package in (*_PACKAGES, *more) if package.lower() in installed]
     found = {"signwise": __version__, "python": platform.python_version()}
-    for package in (*_PACKAGES, *more):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return found | {package: installed[package.lower()] for package in wanted}
 
 
 def processor() -> str:

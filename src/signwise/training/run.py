@@ -54,7 +54,7 @@ def train(recipe: Recipe, options: Options) -> Outcome:
             if options.sync_batch_norm:
                 if world.device.type == "cpu":
                     raise SignwiseError("--sync-batch-norm needs an accelerator: PyTorch has none for the CPU")
-                network = nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
+                network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
             images = to_device(data, recipe, world.device)
             stepper = Stepper(recipe, options, network, images, world)
             progress = _start_or_resume(stepper, options, folder, monitor, data)

@@ -99,7 +99,7 @@ class Stepper:
             answers = self._trained(images)
             loss = F.cross_entropy(answers, labels)
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # PyTorch leaves it unannotated
+        loss.backward()  # PyTorch leaves it unannotated
         with torch.no_grad():
             self.totals[0] += loss.detach() * len(labels)
             self.totals[1] += (answers.argmax(1) != labels).sum()

@@ -1,0 +1,29 @@
+# Two commands do everything: `make quickstart` and `make test`. Both set up what they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One thread a process: tests start several processes, and timings are never part of them.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup test lint quickstart clean
+
+setup: $(VENV)/.installed
+
+# The editable install builds the native library; it is made again when its sources or the requirements change.
+$(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
