@@ -1,0 +1,101 @@
+"""The one look of all figures: few colours, thin lines, no frame that says nothing, and the same bytes every time.
+
+    figure, axes = subplots(1, 2, width=8, height=3)
+    axes[0, 0].plot(steps, errors, color=BINARY)
+    save(figure, Path("error.svg"))
+
+Colours mean something and keep their meaning from figure to figure: :data:`BINARY` is a network with binary weights,
+:data:`FLOAT` its full-precision twin, :data:`MUTED` what is shown for comparison. They are told apart by readers with
+any kind of colour vision, and in grey print too (the palette of Okabe and Ito, darkest first).
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from signwise.atomic import atomic_write
+from signwise.errors import SignwiseError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BINARY = "#0072b2"
+FLOAT = "#d55e00"
+MUTED = "#8c8c8c"
+QUIET = "#e3e3e3"
+# For more than two things of one kind, in this order.
+PALETTE = (BINARY, FLOAT, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+_INK = "#222222"
+_SETTINGS: Any = {  # matplotlib lists its hundreds of names in the type; they vary from version to version
+    "font.family": "DejaVu Sans",  # the one font that matplotlib always brings along
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": QUIET,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.dpi": 150,
+    "svg.fonttype": "path",  # looks the same wherever it is opened
+    "svg.hashsalt": "signwise",  # otherwise the ids in the file are random
+}
+_FORMATS = (".png", ".svg")
+
+
+def subplots(rows: int = 1, columns: int = 1, *, width: float = 7.0, height: float = 3.0) -> tuple[Figure, Any]:
+    """A figure with a grid of axes in the common style, laid out so that nothing overlaps.
+
+    Args:
+        rows: number of rows.
+        columns: number of columns.
+        width: of the whole figure, in inches.
+        height: of the whole figure, in inches.
+
+    Returns:
+        The figure, and the axes as an array of that many rows and columns, even if there is only one.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # Figure and not pyplot: no display is looked for, and no figure lives on in a global list.
+    with mpl.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG, by the name's ending, whole or not at all; folders are made as needed.
+
+    The same figure gives the same bytes: neither the date nor matplotlib's version is written into the file.
+
+    Raises:
+        SignwiseError: the name ends in something else, or the file cannot be written.
+    """
+    import matplotlib as mpl
+
+    if path.suffix not in _FORMATS:
+        raise SignwiseError(f"a figure is saved as {' or '.join(_FORMATS)}, got {path.name!r}")
+    metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
+    buffer = io.BytesIO()
+    with mpl.rc_context(_SETTINGS):
+        figure.savefig(buffer, format=path.suffix[1:], metadata=metadata)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(buffer.getvalue())
+    except OSError as error:
+        raise SignwiseError(f"cannot write {path}: {error.strerror or error}") from error
