@@ -40,12 +40,11 @@ def fold_affine(draft: Draft, value: int) -> bool:
         return False
     assert isinstance(layer, ops.Conv | ops.Dense | ops.Affine)
     factor, offset = draft.tensors[affine.scale], draft.tensors[affine.bias]
-    name = draft.names[source]
     bias = offset if layer.bias is None else factor * draft.tensors[layer.bias] + offset
     scale = factor if layer.scale is None else factor * draft.tensors[layer.scale]
     # Float weights could take the factor themselves, but then a batch norm's share of the file would depend on them.
-    names = {"scale": draft.tensor(f"{name}.scale", scale), "bias": draft.tensor(f"{name}.bias", bias)}
-    _merge(draft, source, value, replace(layer, **names, relu=affine.relu))
+    scale_name, bias_name = draft.tensor("scale", scale), draft.tensor("bias", bias)
+    _merge(draft, source, value, replace(layer, scale=scale_name, bias=bias_name, relu=affine.relu))
     return True
 
 

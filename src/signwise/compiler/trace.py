@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 
 from signwise.compiler.draft import Draft
 from signwise.compiler.known import Call, Constant, Padded, UnsupportedError, Value
-from signwise.compiler.translate import TRANSLATIONS
+from signwise.compiler.translate import TRANSLATIONS, reshape
 from signwise.errors import FormatError, SignwiseError
 
 WAY_OUT = "signwise.pack_(model) packs its binary layers and leaves the rest to PyTorch"
@@ -46,11 +46,19 @@ def trace(model: nn.Module, scales: Mapping[str, Tensor | None], example: Tensor
             except (UnsupportedError, FormatError) as error:
                 raise SignwiseError(f"compile cannot express {_place(node)}: {error}; {WAY_OUT}") from None
         elif node.op == "output":
-            results = node.args[0]
-            if len(results) != 1 or not isinstance(known[results[0]], Value):
-                raise SignwiseError(f"compile takes models with one tensor as output; {WAY_OUT}")
-            draft.output = known[results[0]].number
+            draft.output = _output(draft, node, known)
     return draft
+
+
+def _output(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any]) -> int:
+    results: Any = node.args[0]
+    if len(results) != 1 or not isinstance(known.get(results[0]), Value):
+        raise SignwiseError(f"compile takes models with one tensor as output, which depends on the input; {WAY_OUT}")
+    output: int = known[results[0]].number
+    expected = tuple(results[0].meta["val"].shape[1:])
+    if draft.shape(output) != expected:
+        raise SignwiseError(f"compile cannot express an output of shape {list(expected)} an example; {WAY_OUT}")
+    return output
 
 
 def _export(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
@@ -113,7 +121,11 @@ def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch:
         raise UnsupportedError("its result is not one for each example")
     shape = tuple(int(size) for size in result.shape[1:])
     name = _module(node)[0] or node.name
-    return TRANSLATIONS[target](Call(draft, name, shape), **arguments)
+    made = TRANSLATIONS[target](Call(draft, name, shape), **arguments)
+    # A vector may have dimensions of one around it for PyTorch, as long as it is on its way to losing them.
+    if isinstance(made, Value) and TRANSLATIONS[target] is not reshape and draft.shape(made.number) != shape:
+        raise UnsupportedError(f"examples of shape {list(shape)}")
+    return made
 
 
 def _arguments(node: fx.Node, known: Mapping[fx.Node, Any]) -> dict[str, Any]:

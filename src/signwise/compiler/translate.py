@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from signwise.compiler.known import Call, Constant, Known, Numbers, Padded, UnsupportedError, Value
+from signwise.compiler.arithmetic import add, divide, multiply, reverse_subtract, subtract
+from signwise.compiler.known import Call, Known, Padded, UnsupportedError, Value
 from signwise.runtime import ops
 
 Translation = Callable[..., Known]
@@ -86,64 +87,6 @@ def clamp(call: Call, *, self: Known, min: float | None, max: float | None = Non
     if min != 0 or max is not None:
         raise UnsupportedError(f"a clamp to [{min}, {max}], while a ReLU is one to [0, None]")
     return relu(call, self=self)
-
-
-def _per_channel(call: Call, value: int, operand: Known | float) -> Numbers:
-    """A number or constant tensor as one number a channel, if it is the same all over each channel."""
-    shape = call.draft.shape(value)
-    numbers = operand.numbers() if isinstance(operand, Constant) else np.asarray(operand, dtype=np.float64)
-    if numbers.size == 1:
-        return np.full(shape[0], numbers.item())
-    aligned = (*[1] * (len(shape) + 1 - numbers.ndim), *numbers.shape)
-    if call.shape != shape or aligned != (1, shape[0], *[1] * (len(shape) - 1)):
-        raise UnsupportedError(f"a constant of shape {list(numbers.shape)}, which is not one number a channel")
-    return numbers.reshape(-1)
-
-
-def _depends_on_input(operand: object) -> bool:
-    return isinstance(operand, Value | Padded)
-
-
-def add(call: Call, *, self: Known | float, other: Known | float, alpha: float = 1) -> Value:
-    if _depends_on_input(self) and _depends_on_input(other):
-        first, second = call.value(self), call.value(other)
-        if alpha != 1 or call.draft.shape(first) != call.draft.shape(second):
-            raise UnsupportedError("an addition of different shapes, or with a factor")
-        return call.add(ops.Add(inputs=(first, second)))
-    if _depends_on_input(self):
-        value = call.value(self)
-        offset = alpha * _per_channel(call, value, other)
-        return call.affine(value, np.ones_like(offset), offset)
-    value = call.value(other)
-    offset = _per_channel(call, value, self)
-    return call.affine(value, np.full_like(offset, alpha), offset)
-
-
-def subtract(call: Call, *, self: Known | float, other: Known | float, alpha: float = 1) -> Value:
-    if _depends_on_input(self) and _depends_on_input(other):
-        raise UnsupportedError("a difference of two values")
-    return add(call, self=self, other=other, alpha=-alpha)
-
-
-def reverse_subtract(call: Call, *, self: Known, other: Known | float, alpha: float = 1) -> Value:
-    return subtract(call, self=other, other=self, alpha=alpha)
-
-
-def multiply(call: Call, *, self: Known | float, other: Known | float) -> Value:
-    if _depends_on_input(self) and _depends_on_input(other):
-        raise UnsupportedError("a product of two values")
-    known, factor = (self, other) if _depends_on_input(self) else (other, self)
-    value = call.value(known)
-    scale = _per_channel(call, value, factor)
-    return call.affine(value, scale, np.zeros_like(scale))
-
-
-def divide(call: Call, *, self: Known | float, other: Known | float) -> Value:
-    if _depends_on_input(other):
-        raise UnsupportedError("a division by something that depends on the input")
-    value = call.value(self)
-    scale = 1 / _per_channel(call, value, other)
-    return call.affine(value, scale, np.zeros_like(scale))
 
 
 def _window(call: Call, kernel: list[int], stride: list[int], padding: list[int], value: int) -> dict[str, Any]:
@@ -229,12 +172,13 @@ def pad(call: Call, *, self: Known, pad: list[int], mode: str = "constant", valu
 
 
 def reshape(call: Call, *, self: Known, **_: object) -> Known:
-    """Views of all kinds: only what leaves an example as it is, or makes it one vector, can be expressed."""
+    """Views of all kinds: an example may stay as it is, or become a vector, with dimensions of one around it or not."""
     value = call.value(self)
     shape = call.draft.shape(value)
-    if call.shape == shape:
+    is_vector = max(call.shape, default=1) == math.prod(shape) == math.prod(call.shape)
+    if call.shape == shape or (is_vector and len(shape) == 1):
         return self
-    if call.shape != (math.prod(shape),):
+    if not is_vector:
         raise UnsupportedError(f"a change of shape from {list(shape)} to {list(call.shape)} an example")
     return call.add(ops.Flatten(inputs=(value,)))
 
@@ -285,7 +229,7 @@ TRANSLATIONS: dict[str, Translation] = {
     **dict.fromkeys(
         (
             "aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.flatten.using_ints",
-            "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.unflatten.int",
+            "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.unsqueeze.default",
         ),
         reshape,
     ),
