@@ -25,7 +25,7 @@ from signwise.training.stepper import Stepper
 from signwise.training.stopping import stop_on_signal
 
 
-def train(recipe: Recipe, options: Options) -> Outcome:
+def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> Outcome:
     """Train a recipe's network, or go on with a run that was interrupted.
 
     Within ``torchrun`` every process calls this with the same arguments.
@@ -33,6 +33,7 @@ def train(recipe: Recipe, options: Options) -> Outcome:
     Args:
         recipe: what is learned.
         options: where and how.
+        monitor: shows what happens; by default what suits the process and its output.
 
     Returns:
         How the run ended.
@@ -47,7 +48,7 @@ def train(recipe: Recipe, options: Options) -> Outcome:
     with join_world(options.device) as world, stop_on_signal() as stop:
         resume = options.resume or world.restarts > 0
         folder = RunFolder(options.out, resume=resume) if world.is_main else None
-        monitor = monitor_for(recipe, world.is_main)
+        monitor = monitor or monitor_for(recipe, world.is_main)
         try:
             data = _load(recipe, options, world)
             network = build_network(recipe, len(data.classes)).to(world.device)
