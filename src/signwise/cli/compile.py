@@ -1,0 +1,102 @@
+"""``signwise compile``: a trained run to one packed file."""
+
+from __future__ import annotations
+
+import argparse
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from signwise.errors import SignwiseError
+
+if TYPE_CHECKING:
+    from signwise.training.trained import Trained
+
+_EXAMPLES = """examples:
+  signwise compile runs/resnet18-cifar10                         to resnet18-cifar10.sw
+  signwise compile runs/resnet18-cifar10 --activations int8      integer additions, faster still
+  signwise compile runs/lenet5-mnist --which last -o lenet5.sw
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "compile",
+        help="turn a run into a packed file",
+        description="Turn a trained network into one packed file that runs without PyTorch and takes raw pixels.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="RUN", type=Path, help="a run's folder")
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="the file to write (default: the run's name .sw)"
+    )
+    parser.add_argument("--which", choices=("best", "last"), default="best", help="which weights of the run (best)")
+    parser.add_argument("--activations", choices=("float32", "int8"), default="float32", help="float32 by default")
+    parser.add_argument(
+        "--calibrate", type=int, default=128, metavar="N", help="int8: training images for scales (128)"
+    )
+    parser.add_argument(
+        "--validate", type=int, default=1000, metavar="N", help="test images to measure the error on; 0 for none (1000)"
+    )
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="where the data set is (default: the cache)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile, save and say what came out."""
+    if arguments.calibrate < 1 or arguments.validate < 0:
+        raise SignwiseError("--calibrate must be at least 1 and --validate at least 0")
+    import torch
+    from torch import nn
+
+    from signwise import datasets
+    from signwise.compiler import compile as compile_model
+    from signwise.models import Standardize
+    from signwise.training.trained import load_run
+
+    out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
+    trained = load_run(arguments.folder, arguments.which)
+    described = trained.config["network"]
+    # The file takes images as they are: what training did once to all of them becomes its first operation.
+    standardize = Standardize(described["mean"], described["std"])
+    model = nn.Sequential(OrderedDict(standardize=standardize, network=trained.network))
+    calibrate = validate = None
+    if arguments.activations == "int8" or arguments.validate:
+        data = datasets.load(trained.recipe.dataset, arguments.data)
+        # Evenly spread, since some data sets are sorted by class.
+        step = max(1, len(data.train_images) // arguments.calibrate)
+        calibrate = data.train_images[::step][: arguments.calibrate]
+        if arguments.validate:
+            validate = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
+    program = compile_model(
+        model,
+        torch.zeros(1, *described["input_shape"]),
+        arguments.activations,
+        calibrate=calibrate if arguments.activations == "int8" else None,
+        validate=validate,
+        about=_about(trained, arguments.which),
+    )
+    program.save(out)
+    for keyword, text in program.about.items():
+        if keyword.startswith("error"):
+            print(f"{keyword}: {text}")
+    state = sum(tensor.numel() * tensor.element_size() for tensor in trained.network.state_dict().values())
+    size = out.stat().st_size
+    print(f"{out}: {size:,} bytes, {state / size:.1f} times smaller than the float32 network")
+    return 0
+
+
+def _about(trained: Trained, which: str) -> dict[str, str]:
+    recipe, config = trained.recipe, trained.config
+    return {
+        "recipe": f"{recipe.name}, {recipe.bits} bit, seed {recipe.seed}",
+        "dataset": recipe.dataset,
+        "classes": ", ".join(config["network"]["classes"]),
+        "input": "raw pixels, 0 to 255",
+        "weights": f"{which}, after step {trained.step:,} of {config['total_steps']:,}",
+        "trained": str(config.get("finished", config["started"])),
+        "revision": str(config["revision"]),
+        "signwise": str(config["versions"]["signwise"]),
+    }
