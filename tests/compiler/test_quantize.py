@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import signwise as sw
+from signwise.compiler import compile  # noqa: A004
+from signwise.compiler.quantize import Range, quantize
+from signwise.runtime import fallback, ops
+from signwise.runtime.bits import pack_signs
+from signwise.runtime.program import Program
+
+
+def seen(*batches):
+    values, generator = Range(), np.random.default_rng(0)
+    for batch in batches:
+        values.see(np.asarray(batch, np.float32), generator)
+    return values.quantized()
+
+
+def test_values_that_are_never_negative_use_all_256_steps():
+    assert seen([0, 5.1], [1, 2]).type == "uint8"
+    assert seen([0, 5.1], [-0.01, 2]).type == "int8"
+
+
+def test_an_outlier_is_cut_off_where_that_costs_less_than_coarse_steps():
+    numbers = np.abs(np.random.default_rng(0).standard_normal(8000))
+    without, beside = seen(numbers), seen(np.append(numbers, 6.0))
+    assert without.scale < beside.scale < 6.0 / 255
+
+
+def test_a_value_that_is_always_zero_gets_a_scale():
+    assert seen(np.zeros(10)).scale > 0
+
+
+@pytest.mark.parametrize("size", [1e-25, 1.0, 1e25])
+def test_the_largest_number_stays_within_a_quarter_of_the_range(size):
+    kept = seen(size * np.random.default_rng(0).standard_normal(1000))
+    assert 4 * 128 * kept.scale >= 0.9 * 3 * size
+
+
+def test_integers_reach_back_through_pools_that_only_pick():
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32, 4), nn.Linear(4, 2)
+    )
+    sw.binarize_(model)
+    program = compile(model, torch.zeros(1, 3, 6, 6), "int8", calibrate=torch.randn(8, 3, 6, 6))
+    kinds = {operation.kind: operation.out for operation in program.ops}
+    assert kinds["conv"] == kinds["maxpool"] == kinds["flatten"] and kinds["conv"].type == "uint8"
+    assert program.ops[-1].out is None
+
+
+def test_a_value_that_others_read_stays_float_before_a_pool():
+    weight = pack_signs(np.ones((2, 2)))
+    program = Program(
+        input_shape=(2, 2, 2),
+        ops=(
+            ops.Relu(inputs=(0,)),
+            ops.MaxPool(inputs=(1,), kernel=(2, 2), stride=(2, 2)),
+            ops.Conv(inputs=(2,), weight="weight", bits=1, out_channels=2, kernel=(1, 1)),
+            ops.GlobalPool(inputs=(1,)),
+            ops.GlobalPool(inputs=(3,)),
+            ops.Add(inputs=(4, 5)),
+        ),
+        tensors={"weight": weight},
+        output=6,
+    )
+    kept = [operation.out for operation in quantize(program, np.ones((3, 2, 2, 2))).ops]
+    assert kept[0] is None and kept[1] is not None and kept[2:] == [None] * 4
+
+
+def test_a_binary_layer_that_reads_the_input_gets_integers_too():
+    model = nn.Sequential(nn.Linear(6, 4))
+    sw.binarize_(model, skip=None)
+    examples = torch.randint(0, 256, (32, 6)).float()
+    program = compile(model, examples, "int8", calibrate=examples)
+    assert [operation.kind for operation in program.ops] == ["affine", "dense"]
+    assert program.ops[0].out is not None and program.ops[0].out.type == "uint8"
+    with torch.no_grad():
+        expected = model.eval()(examples).numpy()
+    np.testing.assert_allclose(fallback.run(program, examples.numpy()), expected, atol=6 * 0.51)
+
+
+def test_the_loss_is_measured_and_kept():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    sw.binarize_(model, skip=sw.last)
+    images = torch.randn(50, 6)
+    with torch.no_grad():
+        labels = model.eval()(images).argmax(1)
+    labels[:5] = (labels[:5] + 1) % 3
+    program = compile(model, images, "int8", calibrate=images, validate=(images, labels), about={"dataset": "made up"})
+    assert program.about["error with float32 activations"] == "10.00 % of 50 examples"
+    assert program.about["error"].endswith("% of 50 examples") and program.about["dataset"] == "made up"
+    assert program.about["activations"] == "int8, calibrated on 50 examples"
+    plain = compile(model, images, validate=(images, labels))
+    assert plain.about["error"] == "10.00 % of 50 examples"
+
+
+def test_labels_without_images_are_refused():
+    model = nn.Sequential(nn.Linear(6, 3))
+    with pytest.raises(sw.SignwiseError, match="as many labels as images are needed, got 2 and 3"):
+        compile(model, torch.zeros(1, 6), validate=(torch.zeros(3, 6), torch.zeros(2)))
