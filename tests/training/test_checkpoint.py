@@ -94,7 +94,9 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", no_space)
-    with pytest.raises(SignwiseError, match=r"cannot write .*: No space left on device; what was saved before is intact"):
+    with pytest.raises(
+        SignwiseError, match=r"cannot write .*: No space left on device; what was saved before is intact"
+    ):
         checkpoint.write(tmp_path, make(2))
     monkeypatch.undo()
     found, complaints = checkpoint.read(tmp_path)

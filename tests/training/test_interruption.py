@@ -98,7 +98,9 @@ def test_ctrl_c_and_sigterm_stop_cleanly_with_a_checkpoint_and_say_how_to_go_on(
         process.send_signal(number)
         _, complaints = process.communicate(timeout=60)
         assert process.returncode == 128 + number, complaints
-        assert complaints.startswith(f"stopped after step {steps_done(folder)}; go on with: signwise train lenet5-mnist")
+        assert complaints.startswith(
+            f"stopped after step {steps_done(folder)}; go on with: signwise train lenet5-mnist"
+        )
         assert complaints.endswith("--resume\n") and steps_done(folder) > 0
 
 

@@ -151,7 +151,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_layer_and_advice(
     small: Recipe, options: SmallOptions
 ) -> None:
     diverging = small.changed(bits=32, t_alpha=None, learning_rate=1e38, warmup_epochs=0.0)
-    with pytest.raises(DivergenceError, match=r"at step \d+ \(epoch 1\): .* layer \w+ is not finite; try a lower") as caught:
+    with pytest.raises(
+        DivergenceError, match=r"at step \d+ \(epoch 1\): .* layer \w+ is not finite; try a lower"
+    ) as caught:
         train(diverging, options(checkpoint_minutes=0.0))
     assert "--lr, now 1e+38" in str(caught.value)
     found, _ = checkpoint.read(options().out)

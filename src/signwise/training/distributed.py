@@ -16,6 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # public, but missing in its list of names
+from torch.distributed.rendezvous import rendezvous
 
 from signwise.errors import SignwiseError
 
@@ -87,7 +89,9 @@ class World:
         # Buffers are batch-norm statistics, which training does not read: evaluation shares them once an epoch. The
         # switch for that has another name in newer versions of PyTorch.
         newer = "forward_sync_buffers"
-        options: dict[str, Any] = {newer if newer in inspect.signature(engine).parameters else "broadcast_buffers": False}
+        options: dict[str, Any] = {
+            newer if newer in inspect.signature(engine).parameters else "broadcast_buffers": False
+        }
         return engine(model, device_ids=devices, gradient_as_bucket_view=True, **options)
 
 
@@ -122,9 +126,13 @@ def join_world(device_name: str) -> Iterator[World]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    # torchrun may keep its store of addresses through a restart; under a name of its own, an attempt does not wait for
+    # processes of the one before.
+    store, rank, size = next(rendezvous("env://"))
+    attempt = PrefixStore(f"attempt {restarts}", store)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=attempt, rank=rank, world_size=size)
     try:
-        restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        yield World(rank=dist.get_rank(), size=size, device=device, restarts=restarts)
+        yield World(rank=rank, size=size, device=device, restarts=restarts)
     finally:
         dist.destroy_process_group()

@@ -134,7 +134,7 @@ class Loop:
         step, stepper = self.progress.step, self.stepper
         alpha, zeta = self._schedule(step - 1)
         # Just after an evaluation the new epoch has no images yet, and no mean loss.
-        images = (step % stepper.steps_per_epoch) * stepper.batch_size // stepper.world.size
+        images = (step % stepper.steps_per_epoch) * stepper.batch_size
         if images:
             self._monitor.show(
                 Reading(
@@ -152,8 +152,7 @@ class Loop:
     def _finish_epoch(self) -> None:
         stepper, progress = self.stepper, self.progress
         speed = self._speed()
-        totals = stepper.world.sum_(stepper.totals)
-        train_loss, train_errors = (totals / (stepper.steps_per_epoch * stepper.batch_size)).tolist()
+        train_loss, train_errors = (stepper.totals / (stepper.steps_per_epoch * stepper.batch_size)).tolist()
         progress.epochs += 1
         # Each process gathered batch-norm statistics of its own share; those of rank 0 are saved and evaluated.
         stepper.world.share_(list(stepper.network.buffers()))

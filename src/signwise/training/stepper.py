@@ -54,7 +54,7 @@ class Stepper:
         self.optimizer = build_optimizer(recipe, network)
         self.learning = learning_schedule(recipe, self.steps_per_epoch)
         self.binarization = binarization_schedule(recipe, self.steps_per_epoch)
-        # Sums over the epoch so far: of the loss and of the wrong answers, over all images of this process.
+        # Sums over the epoch so far: of the loss and of the wrong answers, over the images of all processes.
         self.totals = torch.zeros(2, device=world.device)
         self._augment = Augment(flip=recipe.flip, translate=recipe.translate, zoom=recipe.zoom)
         self._generator = torch.Generator()
@@ -94,16 +94,16 @@ class Stepper:
         torch.manual_seed(derived_seed(self.recipe.seed, f"layers of process {self.world.rank}", step))
 
     def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Compute the gradients; returns the mean loss over this process's images."""
+        """Compute the gradients; returns the mean loss over the images of all processes."""
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._bfloat16):
             answers = self._trained(images)
             loss = F.cross_entropy(answers, labels)
         self.optimizer.zero_grad()
         loss.backward()  # PyTorch leaves it unannotated
         with torch.no_grad():
-            self.totals[0] += loss.detach() * len(labels)
-            self.totals[1] += (answers.argmax(1) != labels).sum()
-        return loss.detach()
+            sums = torch.stack([loss.detach() * len(labels), (answers.argmax(1) != labels).sum()])
+            self.totals += self.world.sum_(sums)
+        return sums[0] / self.batch_size
 
     def update(self) -> None:
         """Move the weights along the gradients."""

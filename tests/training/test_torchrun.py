@@ -1,0 +1,120 @@
+"""Several processes train as one does, and go on when one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import signwise.cli
+from signwise import models
+from signwise.datasets import load
+from signwise.errors import SignwiseError
+from signwise.training import Options, checkpoint, recipe
+from signwise.training.device_images import to_device
+from signwise.training.distributed import World
+from signwise.training.network import build_network
+from signwise.training.run_folder import read_config, read_records
+from signwise.training.stepper import Stepper
+
+Story = Callable[[Path], Any]
+
+# A network without batch norm, whose statistics would be those of each process's own images.
+NETWORK = """
+import sys
+from torch import nn
+from signwise import models
+from signwise.cli import main
+
+def plain(num_classes):
+    hidden = [nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()]
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(32, num_classes))
+
+models.NAMES["plain"] = plain
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def command(small_command: list[str]) -> list[str]:
+    """120 steps on augmented images, so that the test sees whether each process augments as one alone would."""
+    recipe = ["--model", "plain", "--skip", "first_and_last", "--epochs", "12", "--t-alpha", "0.5", "--lr", "0.02"]
+    return [*small_command, *recipe, "--flip", "--translate", "2", "--zoom", "0.1", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("script") / "train_plain.py"
+    path.write_text(NETWORK)
+    return path
+
+
+def torchrun(script: Path, arguments: list[str], *, restarts: int = 0) -> subprocess.Popen[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launcher, "--max-restarts", str(restarts), "--monitor-interval", "0.1", str(script), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture(scope="module")
+def two_processes(script: Path, command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run on two processes that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("two") / "run"
+    process = torchrun(script, [*command, "--out", str(folder)])
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert output.count("epoch 1/12") == 1, "only rank 0 may speak"
+    return folder
+
+
+def test_the_same_batch_on_one_and_on_two_processes_gives_the_same_training(
+    command: list[str], two_processes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain: dict[str, Any] = {"__name__": "plain"}
+    monkeypatch.setattr(models, "NAMES", dict(models.NAMES))
+    exec(NETWORK, plain)
+    assert isinstance(plain["plain"](10), nn.Module)
+    assert signwise.cli.main([*command, "--out", str(tmp_path)]) == 0
+    assert [read_config(folder)["processes"] for folder in (tmp_path, two_processes)] == [1, 2]
+
+    one, two = (checkpoint.read_tensors(folder / "last.safetensors").tensors for folder in (tmp_path, two_processes))
+    assert one.keys() == two.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=1e-5)
+    for rows in zip(*(read_records(folder / "metrics.jsonl") for folder in (tmp_path, two_processes)), strict=True):
+        assert rows[0]["train_loss"] == pytest.approx(rows[1]["train_loss"], rel=1e-4)
+        assert rows[0]["relaxed_loss"] == pytest.approx(rows[1]["relaxed_loss"], rel=1e-4)
+    assert rows[0]["train_loss"] < 2.2  # it did learn: networks that stay where they began agree for nothing
+
+
+def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_nothing_had_happened(
+    script: Path, command: list[str], two_processes: Path, tmp_path: Path, story: Story
+) -> None:
+    process = torchrun(script, [*command, "--out", str(tmp_path)], restarts=2)
+    while process.poll() is None and not (tmp_path / checkpoint.PREVIOUS).exists():
+        time.sleep(0.02)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    (restart,) = read_config(tmp_path)["resumed"]
+    assert 0 < restart["step"] < 120
+    assert story(tmp_path) == story(two_processes)
+
+
+def test_a_batch_that_does_not_divide_among_the_processes_is_refused(digits: Path, tmp_path: Path) -> None:
+    chosen = recipe("lenet5-mnist").changed(batch_size=25)
+    cpu = torch.device("cpu")
+    images = to_device(load("mnist", digits), chosen, cpu)
+    world = World(rank=0, size=2, device=cpu)
+    with pytest.raises(SignwiseError, match="a batch of 25 images does not divide among 2 processes"):
+        Stepper(chosen, Options(out=tmp_path), build_network(chosen, 10), images, world)
