@@ -1,0 +1,308 @@
+#include "convolution.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace signwise {
+namespace {
+
+bool bit_at(const uint8_t* row, int64_t index) { return (row[index / 8] >> (index % 8)) & 1; }
+
+// Tables pay when enough channels share one and enough filters read it.
+bool tables_pay(const ConvolutionShape& shape) {
+    return shape.group_channels() >= 3 && shape.group_filters() >= 20 && shape.taps() <= 128;
+}
+
+// Planes too small for a full vector use half of one.
+int width_index(const ConvolutionShape& shape, int64_t images, const Kernels& kernels, int64_t element_bytes) {
+    const int64_t pixels = images * shape.out_height() * shape.out_width();
+    return pixels * element_bytes <= kernels.vectors[1].bytes ? 1 : 0;
+}
+
+}  // namespace
+
+Convolution::Convolution(const ConvolutionShape& shape, bool integer, const Kernels& kernels)
+    : shape_(shape), integer_(integer), kernels_(&kernels) {}
+
+template <class W>
+void Convolution::pack_products(const W& weight_at) {
+    const int64_t pairs = shape_.group_channels() * shape_.taps(), filters = shape_.group_filters();
+    const int64_t tiles = (filters + 5) / 6;
+    const int64_t count = checked_product(checked_product(tiles * 6, pairs, "a weight"), shape_.groups, "a weight");
+    (integer_ ? int_weights_.resize(size_t(count)) : float_weights_.resize(size_t(count)));
+    for (int64_t filter = 0; filter < shape_.out_channels; ++filter) {
+        const int64_t group = filter / filters, within = filter % filters;
+        for (int64_t pair = 0; pair < pairs; ++pair) {
+            const size_t at = size_t(((group * tiles + within / 6) * pairs + pair) * 6 + within % 6);
+            if (integer_) {
+                int_weights_[at] = int16_t(weight_at(filter, pair));
+            } else {
+                float_weights_[at] = float(weight_at(filter, pair));
+            }
+        }
+    }
+}
+
+Convolution Convolution::binary(const ConvolutionShape& shape, const uint8_t* bits, bool integer,
+                                const Kernels& kernels) {
+    Convolution result(shape, integer, kernels);
+    const int64_t channels = shape.group_channels(), taps = shape.taps(), filters = shape.group_filters();
+    const int64_t weights = channels * taps, row_bytes = (weights + 7) / 8;
+    if (tables_pay(shape)) {
+        const int64_t tiles = (filters + kFilterTile - 1) / kFilterTile;
+        const int64_t groups = (channels + kGroup - 1) / kGroup;
+        result.words_.resize(size_t(shape.groups * tiles * groups * taps));
+        for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
+            const uint8_t* row = bits + filter * row_bytes;
+            const int64_t tile = filter / filters * tiles + filter % filters / kFilterTile;
+            const int64_t place = filter % filters % kFilterTile;
+            const int64_t position = place < 6 ? kGroup * place : 32 + kGroup * (place - 6);
+            uint64_t* words = result.words_.data() + tile * groups * taps;
+            for (int64_t i = 0; i < weights; ++i) {
+                const int64_t channel = i / taps, tap = i % taps;
+                const uint64_t bit = bit_at(row, i);
+                words[channel / kGroup * taps + tap] |= bit << (position + channel % kGroup);
+            }
+        }
+    } else {
+        result.pack_products([&](int64_t filter, int64_t i) { return bit_at(bits + filter * row_bytes, i) ? 1 : -1; });
+    }
+    if (integer) {
+        for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
+            int64_t sum = 0;
+            for (int64_t i = 0; i < weights; ++i) sum += bit_at(bits + filter * row_bytes, i) ? 1 : -1;
+            result.corrections_.push_back(int32_t(128 * sum));
+        }
+    }
+    return result;
+}
+
+Convolution Convolution::real(const ConvolutionShape& shape, const float* weights, const Kernels& kernels) {
+    Convolution result(shape, false, kernels);
+    const int64_t count = shape.group_channels() * shape.taps();
+    result.pack_products([&](int64_t filter, int64_t i) { return weights[filter * count + i]; });
+    return result;
+}
+
+int64_t Convolution::weight_bytes() const {
+    return int64_t(words_.size()) * 8 + int64_t(float_weights_.size()) * 4 + int64_t(int_weights_.size()) * 2;
+}
+
+int64_t Convolution::padded_channels() const {
+    return shape_.groups * round_up(shape_.group_channels(), slot_channels());
+}
+
+// Measured on AVX-512 and AVX2 machines; only the ratios matter.
+Costs Convolution::costs() const {
+    Costs costs{};
+    costs.slot_vectors = tables() ? kRows : 1;
+    costs.channels = int(slot_channels());
+    costs.build = tables() ? 50 : 3;
+    costs.piece = 1.5;
+    costs.lookup[0] = tables() ? 1.05 : 1.0;
+    costs.lookup[1] = tables() ? 0.70 : 0.75;
+    costs.lookup[2] = kernels_->registers >= 32 ? (tables() ? 0.69 : 0.65) : 0;
+    costs.spill = integer_ ? 2.2 : 1.6;
+    costs.sum_bytes = element_bytes();
+    costs.cache_bytes = 40 * 1024;
+    return costs;
+}
+
+const VectorKernels& Convolution::vectors(int64_t images) const {
+    return kernels_->vectors[width_index(shape_, images, *kernels_, element_bytes())];
+}
+
+const Geometry& Convolution::geometry(int64_t images) const {
+    const std::lock_guard<std::mutex> lock(cache_->mutex);
+    std::unique_ptr<const Geometry>& found = cache_->geometries[images];
+    if (!found) {
+        const int bytes = vectors(images).bytes;
+        found = std::make_unique<const Geometry>(shape_, images, bytes / int(element_bytes()), bytes, costs());
+    }
+    return *found;
+}
+
+int64_t Convolution::shared_bytes(int64_t images) const {
+    const Geometry& plan = geometry(images);
+    const int64_t elements = checked_product(padded_channels(), plan.channel_stride, "a padded input");
+    return (elements + Geometry::kSlack) * element_bytes();
+}
+
+int64_t Convolution::own_bytes(int64_t images) const {
+    const Geometry& plan = geometry(images);
+    const int64_t vector = vectors(images).bytes;
+    const int64_t filters = round_up(shape_.group_filters(), kFilterTile);
+    const int64_t sum_bytes = integer_ ? 3 * vector : vector;  // int16 sums and, twice as wide, int32 ones
+    const int64_t slot = (tables() ? kRows : 1) * vector;
+    return checked_product(plan.block * plan.slots, slot, "a tile") + 8 * kGroup * vector +
+           checked_product(filters, plan.tile_vectors * sum_bytes, "a tile");
+}
+
+// Copies the input into padded planes, converting it to the elements that the kernels work on.
+void Convolution::prepare(const Geometry& plan, int64_t images, const View& input, char* planes, Work& work) const {
+    const int64_t channels = shape_.group_channels(), padded = round_up(channels, slot_channels());
+    const int64_t element = element_bytes(), size = input.type == Type::float32 ? 4 : 1;
+    const int32_t zero = integer_ && input.type == Type::uint8 ? 128 : 0;
+    const Padding how{input.type, input.scale, zero, shape_.height, shape_.width, shape_.top, shape_.left, plan.rows,
+                      plan.pitch, shape_.stride_width, plan.plane_of_remainder.data(), plan.planes};
+    work.each(padded_channels(), [&](int64_t index, int) {
+        const int64_t group = index / padded, within = index % padded;
+        char* to = planes + index * plan.channel_stride * element;
+        if (within >= channels) {
+            std::memset(to, 0, size_t(plan.channel_stride * element));
+            return;
+        }
+        for (int64_t image = 0; image < images; ++image, to += plan.image_stride * element) {
+            const int64_t channel = image * shape_.in_channels + group * channels + within;
+            const char* from = static_cast<const char*>(input.data) + channel * shape_.height * shape_.width * size;
+            if (integer_) {
+                kernels_->pad_int(how, from, reinterpret_cast<int16_t*>(to));
+            } else {
+                kernels_->pad_float(how, from, reinterpret_cast<float*>(to));
+            }
+        }
+    });
+}
+
+void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, const Tile& tile, int64_t group,
+                           int64_t first_filter, int64_t filters, const char* planes, const Finish& finish,
+                           char* scratch, Phases* phases) const {
+    const Pattern& pattern = plan.patterns[size_t(tile.pattern)];
+    const int64_t element = element_bytes(), lanes = vectors.bytes / element, channels = slot_channels();
+    const int64_t slot_bytes = (tables() ? kRows : 1) * int64_t(vectors.bytes);
+    const int64_t slots = (shape_.group_channels() + channels - 1) / channels, taps = shape_.taps();
+    const int64_t together = int64_t(1) << plan.log_tile, padded = round_up(tile.vectors, together);
+    char* stage = scratch + plan.block * plan.slots * slot_bytes;
+    char* sums = stage + 8 * kGroup * vectors.bytes;
+    const int64_t sum_stride = kFilterTile * padded * lanes;
+    const int64_t all_pairs = slots * taps;
+    const int64_t limit = !integer_ ? all_pairs : tables() ? kLookupsBeforeWidening : kProductsBeforeWidening;
+    const int64_t part_sums = kFilterTile * together * lanes;
+    int32_t* wide_sums = reinterpret_cast<int32_t*>(sums + round_up(filters, kFilterTile) * padded * vectors.bytes);
+
+    const auto widen = [&](int64_t part, bool first) {
+        for (int64_t filter = 0; filter < filters; filter += kFilterTile) {
+            const int64_t at = filter / kFilterTile * sum_stride + part * part_sums;
+            vectors.widen(reinterpret_cast<const int16_t*>(sums) + at, wide_sums + at, part_sums, first);
+        }
+    };
+    // The state that `pairs` more leave behind: sums not yet widened, and whether any ever were.
+    const auto advance = [&](int64_t pairs, int64_t& pending, bool& widened) {
+        for (int64_t done = 0; done < pairs;) {
+            const int64_t count = std::min(limit, pairs - done);
+            if (pending + count > limit) {
+                pending = 0;
+                widened = true;
+            }
+            pending += count;
+            done += count;
+        }
+    };
+    const auto add_pairs = [&](const uint32_t* offsets, int64_t first, int64_t pairs, int64_t part, int64_t pending,
+                               bool widened) {
+        char* to = sums + part * part_sums * element;
+        for (int64_t done = 0; done < pairs;) {
+            const int64_t count = std::min(limit, pairs - done);
+            if (pending + count > limit) {
+                widen(part, !widened);
+                pending = 0;
+                widened = true;
+            }
+            const uint32_t* from = offsets + done * together;
+            if (tables()) {
+                const int64_t tiles = (shape_.group_filters() + kFilterTile - 1) / kFilterTile;
+                const uint64_t* words =
+                    words_.data() + (group * tiles + first_filter / kFilterTile) * all_pairs + first + done;
+                const auto kernel = (integer_ ? vectors.lookup_int : vectors.lookup_float)[plan.log_tile];
+                kernel(words, all_pairs, filters, from, count, scratch, to, sum_stride, pending == 0);
+            } else {
+                const int64_t tiles = (shape_.group_filters() + 5) / 6;
+                const int64_t at = ((group * tiles + first_filter / 6) * all_pairs + first + done) * 6;
+                const void* weights = integer_ ? static_cast<const void*>(int_weights_.data() + at)
+                                               : static_cast<const void*>(float_weights_.data() + at);
+                const auto kernel = (integer_ ? vectors.multiply_int : vectors.multiply_float)[plan.log_tile];
+                kernel(weights, all_pairs * 6, filters, from, count, scratch, to, sum_stride, pending == 0);
+            }
+            pending += count;
+            done += count;
+        }
+    };
+
+    int64_t pending = 0;
+    bool widened = false;
+    const char* origin = planes + (group * slots * channels * plan.channel_stride + tile.base) * element;
+
+    for (int64_t first = 0; first < slots; first += plan.block) {
+        const int64_t count = std::min(plan.block, slots - first);
+        for (int64_t part = 0; part * together < padded; ++part) {
+            const int64_t built = pattern.builds[size_t(part)], sources = pattern.builds[size_t(part) + 1] - built;
+            const int32_t* pieces = pattern.pieces.data() + built * plan.pieces;
+            const int32_t* places = pattern.slots.data() + built;
+            if (sources > 0) {
+                const StopWatch watch(phases != nullptr ? &phases->build : nullptr);
+                for (int64_t i = 0; i < count; ++i) {
+                    const char* plane = origin + (first + i) * channels * plan.channel_stride * element;
+                    char* to = scratch + i * pattern.slot_count * slot_bytes;
+                    if (integer_) {
+                        const int16_t* from = reinterpret_cast<const int16_t*>(plane);
+                        int16_t* filled = reinterpret_cast<int16_t*>(to);
+                        tables() ? vectors.build_int(from, plan.channel_stride, pieces, places, sources, plan.pieces,
+                                                     reinterpret_cast<int16_t*>(stage), filled)
+                                 : vectors.gather_int(from, pieces, places, sources, plan.pieces, filled);
+                    } else {
+                        const float* from = reinterpret_cast<const float*>(plane);
+                        float* filled = reinterpret_cast<float*>(to);
+                        tables() ? vectors.build_float(from, plan.channel_stride, pieces, places, sources, plan.pieces,
+                                                       reinterpret_cast<float*>(stage), filled)
+                                 : vectors.gather_float(from, pieces, places, sources, plan.pieces, filled);
+                    }
+                }
+            }
+            const StopWatch watch(phases != nullptr ? &phases->sums : nullptr);
+            // The offsets of a part are laid out for whole blocks; a last, shorter one uses their beginning.
+            const uint32_t* offsets = pattern.offsets.data() + part * together * plan.block * taps;
+            add_pairs(offsets, first * taps, count * taps, part, pending, widened);
+        }
+        advance(count * taps, pending, widened);
+    }
+    if (integer_) {
+        for (int64_t part = 0; part * together < padded; ++part) widen(part, !widened);
+    }
+    const StopWatch watch(phases != nullptr ? &phases->finish : nullptr);
+    vectors.finish(finish, integer_ ? static_cast<const void*>(wide_sums) : sums, together, group * shape_.group_filters() + first_filter, filters, tile.vectors,
+                   plan.run_starts.data() + tile.first_vector, plan.runs.data());
+}
+
+void Convolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
+    const Geometry& plan = geometry(images);
+    const VectorKernels& kernels = vectors(images);
+    char* planes = work.shared.reserve(shared_bytes(images));
+    const int64_t own = own_bytes(images);
+    for (Buffer& buffer : work.own) buffer.reserve(own);
+
+    // Integer sums saw q - 128 for unsigned inputs; signed ones need no correction, but the pointer says "integer".
+    const std::vector<int32_t> none(integer_ && input.type == Type::int8 ? size_t(shape_.out_channels) : 0);
+    finish.correction = !integer_ ? nullptr : input.type == Type::uint8 ? corrections_.data() : none.data();
+    finish.factor = integer_ ? input.scale : 1.0f;
+    finish.filter_stride = shape_.out_height() * shape_.out_width();
+    {
+        const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
+        prepare(plan, images, input, planes, work);
+    }
+
+    // Tiles are independent; where they do not divide among the threads, so are the filters, which then each build the
+    // tables again.
+    const int64_t filters = shape_.group_filters(), tiles = int64_t(plan.tiles.size()) * shape_.groups;
+    const int threads = work.threads();
+    const bool divides = tiles % threads == 0 || tiles >= 8 * threads;
+    const int64_t chunk = divides ? filters : round_up((filters + threads - 1) / threads, kFilterTile);
+    const int64_t chunks = (filters + chunk - 1) / chunk;
+    work.each(tiles * chunks, [&](int64_t index, int thread) {
+        const int64_t first = index % chunks * chunk;
+        run_tile(plan, kernels, plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups,
+                 first, std::min(chunk, filters - first), planes, finish, work.own[size_t(thread)].data(),
+                 work.phases);
+    });
+}
+
+}  // namespace signwise

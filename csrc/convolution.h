@@ -1,0 +1,74 @@
+// A convolution: the planes are padded, tables are built tile by tile, and every filter adds the rows that its bits name.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "geometry.h"
+#include "kernels.h"
+#include "work.h"
+
+namespace signwise {
+
+// A value in memory: q or x = scale * q.
+struct View {
+    const void* data;
+    Type type;
+    float scale;
+};
+
+class Convolution {
+  public:
+    // Binary weights are rows of whole bytes, one row a filter, (channel, y, x) within, least significant bit first;
+    // float weights are (filter, channel, y, x). `integer` says that the input has 8 bits and sums are to be integers.
+    static Convolution binary(const ConvolutionShape& shape, const uint8_t* bits, bool integer, const Kernels& kernels);
+    static Convolution real(const ConvolutionShape& shape, const float* weights, const Kernels& kernels);
+
+    const ConvolutionShape& shape() const { return shape_; }
+
+    // `finish` needs no correction, factor or filter_stride from the caller.
+    void run(int64_t images, const View& input, Finish finish, Work& work) const;
+
+    // Scratch of one thread and of all together, in bytes.
+    int64_t own_bytes(int64_t images) const;
+    int64_t shared_bytes(int64_t images) const;
+
+    int64_t weight_bytes() const;
+
+  private:
+    Convolution(const ConvolutionShape& shape, bool integer, const Kernels& kernels);
+
+    const Geometry& geometry(int64_t images) const;
+    const VectorKernels& vectors(int64_t images) const;
+    Costs costs() const;
+    bool tables() const { return !words_.empty(); }
+    int64_t element_bytes() const { return integer_ ? 2 : 4; }
+    int64_t slot_channels() const { return tables() ? kGroup : 1; }
+    int64_t padded_channels() const;
+    template <class W>
+    void pack_products(const W& weight_at);
+    void prepare(const Geometry& geometry, int64_t images, const View& input, char* planes, Work& work) const;
+    void run_tile(const Geometry& geometry, const VectorKernels& vectors, const Tile& tile, int64_t group,
+                  int64_t first_filter, int64_t filters, const char* planes, const Finish& finish, char* scratch,
+                  Phases* phases) const;
+
+    ConvolutionShape shape_;
+    bool integer_;
+    const Kernels* kernels_;
+    std::vector<uint64_t> words_;        // [group][tile of 12 filters][channel group][tap]
+    std::vector<float> float_weights_;   // [group][tile of 6 filters][channel][tap][6]
+    std::vector<int16_t> int_weights_;
+    std::vector<int32_t> corrections_;   // what centring the input took from each filter's sum
+
+    struct Cache {
+        std::mutex mutex;
+        std::map<int64_t, std::unique_ptr<const Geometry>> geometries;
+    };
+    std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
+};
+
+}  // namespace signwise

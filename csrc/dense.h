@@ -1,0 +1,47 @@
+// A fully connected layer: one row at a time from bits to registers, or many rows as the pixels of a convolution.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "convolution.h"
+#include "kernels.h"
+#include "work.h"
+
+namespace signwise {
+
+class Dense {
+  public:
+    // The weights as for a convolution; `rows` is the most that will come at once and decides what is worth keeping.
+    static Dense binary(int64_t inputs, int64_t filters, const uint8_t* bits, const Kernels& kernels);
+    static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
+
+    void run(int64_t rows, const View& input, Finish finish, Work& work) const;
+
+    int64_t weight_bytes() const;
+
+  private:
+    Dense(int64_t inputs, int64_t filters, const Kernels& kernels);
+
+    const Convolution* many_rows(bool integer) const;
+    void run_row(const void* input, Type type, float scale, Finish finish, Work& work) const;
+
+    int64_t inputs_, filters_;
+    const Kernels* kernels_;
+    std::vector<float> weights_;
+    std::vector<uint8_t> bits_;
+    Buffer words_;  // [filter / lanes][word][lanes], 32 bits each
+    int64_t word_count_ = 0;
+
+    // Made when first needed: most programs see either one row or many.
+    struct Cache {
+        std::mutex mutex;
+        std::unique_ptr<Convolution> convolutions[2];
+    };
+    std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
+};
+
+}  // namespace signwise

@@ -1,0 +1,304 @@
+#include "geometry.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "buffer.h"
+
+namespace signwise {
+namespace {
+
+// Output pixels in vectors: lane i of vector v is the pixel at (image, row, column) of a grid whose rows may be a little
+// longer than the output's, so that vectors break at row ends.
+struct Grid {
+    int64_t images, height, width;
+    int lanes;
+
+    int64_t vectors() const { return (images * height * width + lanes - 1) / lanes; }
+    bool by_columns() const { return width % lanes == 0; }
+
+    // Where rows hold whole vectors, vectors above each other are numbered in sequence: their sources overlap most.
+    std::array<int64_t, 3> pixel(int64_t vector, int lane) const {
+        if (by_columns()) {
+            const int64_t per_image = height * (width / lanes), image = vector / per_image;
+            const int64_t column = vector % per_image / height, row = vector % per_image % height;
+            return {image, row, column * lanes + lane};
+        }
+        const int64_t flat = std::min(vector * lanes + lane, images * height * width - 1);
+        return {flat / (height * width), flat / width % height, flat % width};
+    }
+
+    // Lanes past the last pixel repeat it and are thrown away.
+    bool valid(int64_t vector, int lane) const {
+        return by_columns() || vector * lanes + lane < images * height * width;
+    }
+};
+
+int64_t power_of_two_in(int64_t value, int64_t limit) {
+    int64_t power = 1;
+    while (power < limit && value % (power * 2) == 0) power *= 2;
+    return power;
+}
+
+// A longer row costs lanes, an odd one costs copies: take the better.
+int64_t grid_width(const ConvolutionShape& shape, int64_t images, int lanes, const Costs& costs) {
+    const int64_t width = shape.out_width(), height = shape.out_height();
+    if (height * width == 1) return 1;
+    const double sums = double(shape.group_filters() * shape.taps()) * costs.lookup[1];
+    int64_t best = width;
+    double least = std::numeric_limits<double>::infinity();
+    for (int64_t multiple = 1; multiple <= lanes; multiple *= 2) {
+        const int64_t rounded = round_up(width, multiple);
+        const double pieces = double(lanes / power_of_two_in(rounded, lanes));
+        const double sources = double(shape.taps()) / 2;
+        const double copies = pieces > 1 ? pieces * costs.channels * costs.piece : 0;
+        const double cost =
+            double(Grid{images, height, rounded, lanes}.vectors()) * (sums + sources * (costs.build + copies));
+        if (cost < least) {
+            least = cost;
+            best = rounded;
+        }
+    }
+    return best;
+}
+
+// The lanes of a vector relative to its first; few vectors differ in these.
+struct Lanes {
+    int32_t form;
+    int64_t start;
+};
+
+struct Planner {
+    const ConvolutionShape& shape;
+    Grid grid;
+    const Geometry& geometry;
+    std::vector<std::vector<int32_t>> forms;
+    std::vector<Lanes> lanes;
+    std::vector<int64_t> tap_offsets;
+
+    Planner(const ConvolutionShape& shape_, const Grid& grid_, const Geometry& geometry_)
+        : shape(shape_), grid(grid_), geometry(geometry_) {
+        std::map<std::vector<int32_t>, int32_t> known;
+        for (int64_t vector = 0; vector < grid.vectors(); ++vector) {
+            std::vector<int32_t> relative(size_t(grid.lanes));
+            int64_t start = 0;
+            for (int lane = 0; lane < grid.lanes; ++lane) {
+                const auto [image, row, column] = grid.pixel(vector, lane);
+                const int64_t at =
+                    image * geometry.image_stride + row * shape.stride_height * geometry.pitch + column;
+                if (lane == 0) start = at;
+                relative[size_t(lane)] = int32_t(at - start);
+            }
+            const auto found = known.emplace(std::move(relative), int32_t(known.size())).first;
+            lanes.push_back({found->second, start});
+        }
+        forms.resize(known.size());
+        for (auto& [relative, form] : known) forms[size_t(form)] = relative;
+        for (int64_t y = 0; y < shape.kernel_height; ++y) {
+            for (int64_t x = 0; x < shape.kernel_width; ++x) {
+                const int64_t column = x * shape.dilation_width;
+                const int64_t plane = geometry.plane_of_remainder[size_t(column % shape.stride_width)];
+                tap_offsets.push_back(plane * geometry.rows * geometry.pitch +
+                                      y * shape.dilation_height * geometry.pitch + column / shape.stride_width);
+            }
+        }
+    }
+
+    // The longest power of two such that every form consists of runs of that many neighbours.
+    int64_t piece_length() const {
+        for (int64_t length = grid.lanes; length > 1; length /= 2) {
+            bool whole = true;
+            for (const auto& form : forms) {
+                for (int64_t i = 0; i < grid.lanes && whole; ++i) {
+                    whole = form[size_t(i)] == form[size_t(i / length * length)] + i % length;
+                }
+            }
+            if (whole) return length;
+        }
+        return 1;
+    }
+
+    struct Part {
+        std::vector<Lanes> built;        // sources that this part is the first to need
+        std::vector<int32_t> built_slots;
+        std::vector<int32_t> read_slots; // [tap][V]
+    };
+
+    // Gives every source of every part of a tile a slot, and reuses slots whose source is no longer needed.
+    std::pair<std::vector<Part>, int64_t> parts(int64_t first, int64_t count, int64_t together) const {
+        using Key = std::pair<int32_t, int64_t>;
+        std::map<Key, int32_t> resident;
+        std::vector<Part> result;
+        int32_t slot_count = 0;
+        for (int64_t begin = 0; begin < count; begin += together) {
+            std::vector<Key> needed;
+            for (const int64_t tap : tap_offsets) {
+                for (int64_t v = 0; v < together; ++v) {
+                    const Lanes& vector = lanes[size_t(first + std::min(begin + v, count - 1))];
+                    needed.push_back({vector.form, vector.start + tap});
+                }
+            }
+            std::map<Key, int32_t> kept;
+            for (const Key& key : needed) {
+                const auto found = resident.find(key);
+                if (found != resident.end()) kept.insert(*found);
+            }
+            std::vector<bool> taken(size_t(slot_count), false);
+            for (const auto& [key, slot] : kept) taken[size_t(slot)] = true;
+            Part part;
+            int32_t next = 0;
+            for (const Key& key : needed) {
+                const auto [found, added] = kept.emplace(key, 0);
+                if (added) {
+                    while (next < slot_count && taken[size_t(next)]) ++next;
+                    if (next == slot_count) ++slot_count;
+                    found->second = next++;
+                    part.built.push_back({key.first, key.second});
+                    part.built_slots.push_back(found->second);
+                }
+                part.read_slots.push_back(found->second);
+            }
+            resident = std::move(kept);
+            result.push_back(std::move(part));
+        }
+        return {std::move(result), slot_count};
+    }
+};
+
+// Keeps the planning of huge kernels short; they have taps enough to fill the time between two spills.
+constexpr int64_t kLargestPattern = 2048;
+
+struct Choice {
+    int log_tile;
+    int64_t tile_vectors, block;
+};
+
+// The cheapest of a few hundred ways to cut the work, by the cost of one vector and one group of channels.
+Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pieces, int vector_bytes,
+              const Costs& costs) {
+    const int64_t vectors = planner.grid.vectors();
+    const int64_t groups = (shape.group_channels() + costs.channels - 1) / costs.channels;
+    const double filters = double(shape.group_filters()), taps = double(shape.taps());
+    Choice best{0, 1, 1};
+    double least = std::numeric_limits<double>::infinity();
+    for (int log_tile = 0; log_tile < 3; ++log_tile) {
+        const int64_t together = int64_t(1) << log_tile;
+        if (costs.lookup[log_tile] == 0 || (log_tile > 0 && together >= 2 * vectors)) continue;
+        for (int64_t tile = together; tile <= 16 && (tile == together || tile < 2 * vectors); tile *= 2) {
+            if (tile > 1 && tile * shape.taps() > kLargestPattern) break;
+            const auto [parts, slots] = planner.parts(0, std::min(tile, vectors), together);
+            size_t built = 0;
+            for (const auto& part : parts) built += part.built.size();
+            const double copies = pieces > 1 ? double(pieces * costs.channels) * costs.piece : 0;
+            const double build = double(built) * (costs.build + copies) / double(tile);
+            const double waste = double(round_up(vectors, tile)) / double(vectors);
+            for (int64_t block = 1; block <= std::min<int64_t>(groups, 64); ++block) {
+                const int64_t slot_bytes = block * slots * costs.slot_vectors * vector_bytes;
+                const int64_t sum_bytes = tile * planner.grid.lanes * costs.sum_bytes * shape.group_filters();
+                if (block > 1 && slot_bytes > costs.cache_bytes) break;
+                const double excess = double(slot_bytes + sum_bytes) / double(costs.cache_bytes) - 1;
+                const double slower = 1 + std::min(0.2 * std::max(excess, 0.0), 1.0);
+                const double blocks = double((groups + block - 1) / block) / double(groups);
+                const double cost =
+                    waste * (build * slower + filters * (taps * costs.lookup[log_tile] * slower + costs.spill * blocks));
+                if (cost < least) {
+                    least = cost;
+                    best = {log_tile, tile, block};
+                }
+            }
+        }
+    }
+    return best;
+}
+
+void add_runs(const ConvolutionShape& shape, const Grid& grid, Geometry& geometry) {
+    const int64_t width = shape.out_width(), plane = shape.out_height() * width;
+    for (int64_t vector = 0; vector < geometry.vectors; ++vector) {
+        geometry.run_starts.push_back(int32_t(geometry.runs.size()));
+        for (int lane = 0; lane < grid.lanes; ++lane) {
+            const auto [image, row, column] = grid.pixel(vector, lane);
+            if (column >= width || !grid.valid(vector, lane)) continue;
+            const int64_t pixel = image * shape.out_channels * plane + row * width + column;
+            const bool begun = int32_t(geometry.runs.size()) > geometry.run_starts.back();
+            if (begun && geometry.runs.back().lane + geometry.runs.back().length == lane &&
+                geometry.runs.back().pixel + geometry.runs.back().length == pixel) {
+                ++geometry.runs.back().length;
+            } else {
+                geometry.runs.push_back({lane, 1, pixel});
+            }
+        }
+    }
+    geometry.run_starts.push_back(int32_t(geometry.runs.size()));
+}
+
+}  // namespace
+
+Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs) {
+    const Grid grid{images, shape.out_height(), grid_width(shape, images, lanes, costs), lanes};
+    plane_of_remainder.assign(size_t(shape.stride_width), -1);
+    planes = 0;
+    for (int64_t x = 0; x < shape.kernel_width; ++x) {
+        int32_t& plane = plane_of_remainder[size_t(x * shape.dilation_width % shape.stride_width)];
+        if (plane < 0) plane = planes++;
+    }
+    rows = (shape.out_height() - 1) * shape.stride_height + (shape.kernel_height - 1) * shape.dilation_height + 1;
+    pitch = grid.width + (shape.kernel_width - 1) * shape.dilation_width / shape.stride_width;
+    image_stride = checked_product(checked_product(rows, pitch, "a padded image"), planes, "a padded image");
+    channel_stride = checked_product(image_stride, images, "a padded channel");
+    if (channel_stride > std::numeric_limits<int32_t>::max() - kSlack) throw Error("a padded channel is too large");
+    vectors = grid.vectors();
+
+    const Planner planner(shape, grid, *this);
+    const int64_t length = planner.piece_length();
+    pieces = lanes / length;
+    const Choice choice = choose(planner, shape, pieces, vector_bytes, costs);
+    log_tile = choice.log_tile;
+    tile_vectors = choice.tile_vectors;
+    block = choice.block;
+    slots = 0;
+
+    const int64_t together = int64_t(1) << log_tile;
+    std::map<std::vector<int64_t>, int32_t> known;
+    for (int64_t first = 0; first < vectors; first += tile_vectors) {
+        const int64_t count = std::min(tile_vectors, vectors - first);
+        const int64_t base = planner.lanes[size_t(first)].start;
+        std::vector<int64_t> key{count};
+        for (int64_t u = 0; u < count; ++u) {
+            const Lanes& vector = planner.lanes[size_t(first + u)];
+            key.push_back(vector.form);
+            key.push_back(vector.start - base);
+        }
+        const auto [found, added] = known.emplace(std::move(key), int32_t(patterns.size()));
+        tiles.push_back({found->second, int32_t(first), int32_t(count), base});
+        if (!added) continue;
+
+        const auto [parts, slot_count] = planner.parts(first, count, together);
+        Pattern pattern;
+        pattern.slot_count = slot_count;
+        const int64_t slot_bytes = int64_t(costs.slot_vectors) * vector_bytes;
+        for (const auto& part : parts) {
+            pattern.builds.push_back(int32_t(pattern.slots.size()));
+            pattern.slots.insert(pattern.slots.end(), part.built_slots.begin(), part.built_slots.end());
+            for (const Lanes& source : part.built) {
+                for (int64_t i = 0; i < lanes; i += length) {
+                    pattern.pieces.push_back(
+                        int32_t(source.start - base + planner.forms[size_t(source.form)][size_t(i)]));
+                }
+            }
+            for (int64_t group = 0; group < block; ++group) {
+                for (const int32_t slot : part.read_slots) {
+                    pattern.offsets.push_back(uint32_t((group * slot_count + slot) * slot_bytes));
+                }
+            }
+        }
+        pattern.builds.push_back(int32_t(pattern.slots.size()));
+        slots = std::max(slots, slot_count);
+        patterns.push_back(std::move(pattern));
+    }
+    add_runs(shape, grid, *this);
+}
+
+}  // namespace signwise

@@ -1,0 +1,90 @@
+// Which input pixels each output vector sees through each tap, worked out once per layer and number of images.
+//
+// The input is copied once into zero-padded planes, the columns of a strided convolution sorted by their remainder, so
+// that the lanes of a vector are runs of neighbours for every tap, and a tap is nothing but an offset. A tile is a set of
+// output vectors that is computed in one go; a source is a vector of input pixels. Taps of one tile often need the same
+// source (the rows of a 3x3 filter overlap): each is built once. Sources are whole vectors of their own even where they
+// overlap in memory, since a table row that straddles two cache lines costs two loads.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels.h"
+
+namespace signwise {
+
+struct ConvolutionShape {
+    int64_t in_channels, height, width, out_channels;
+    int64_t kernel_height, kernel_width;
+    int64_t stride_height, stride_width;
+    int64_t top, left, bottom, right;  // padding
+    int64_t dilation_height, dilation_width;
+    int64_t groups;
+
+    int64_t out_height() const {
+        return (height + top + bottom - dilation_height * (kernel_height - 1) - 1) / stride_height + 1;
+    }
+    int64_t out_width() const {
+        return (width + left + right - dilation_width * (kernel_width - 1) - 1) / stride_width + 1;
+    }
+    int64_t taps() const { return kernel_height * kernel_width; }
+    int64_t group_channels() const { return in_channels / groups; }
+    int64_t group_filters() const { return out_channels / groups; }
+    int64_t macs() const { return out_channels * group_channels() * taps() * out_height() * out_width(); }
+};
+
+// What a kernel costs, in cycles per vector: enough to choose a tile by.
+struct Costs {
+    int slot_vectors;     // vectors of memory a source takes: 32 for a table, 1 for plain values
+    int channels;         // channels a slot stands for
+    double build;         // to fill a slot
+    double piece;         // to copy one piece of a source
+    double lookup[3];     // to add one row, in tiles of 1, 2, 4 vectors; 0 where there is no such kernel
+    double spill;         // to load and store a sum
+    int64_t sum_bytes;    // of one lane
+    int64_t cache_bytes;  // what slots and sums should fit in
+};
+
+struct Tile {
+    int32_t pattern;
+    int32_t first_vector;
+    int32_t vectors;
+    int64_t base;  // offset of the tile's first lane in every plane
+};
+
+// What tiles of the same form share. A tile is worked off in parts of V vectors. Each part first fills the slots whose
+// sources it is the first to need; sources of earlier parts stay where they are as long as they are of use.
+struct Pattern {
+    std::vector<int32_t> builds;    // [parts + 1]: the sources that part p builds are builds[p] .. builds[p + 1]
+    std::vector<int32_t> pieces;    // [source][piece], relative to the tile's base
+    std::vector<int32_t> slots;     // [source]: where it goes
+    std::vector<uint32_t> offsets;  // [part][slot group][tap][V], bytes
+    int64_t slot_count = 0;
+};
+
+struct Geometry {
+    Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs);
+
+    // The padded planes: [channel][image][remainder of the column][row][column].
+    int64_t rows, pitch, image_stride, channel_stride;
+    std::vector<int32_t> plane_of_remainder;  // -1 where no tap reads such columns
+    int32_t planes;                           // of an image
+
+    int64_t pieces;             // a source is this many runs of neighbours
+    int64_t vectors;            // in all images
+    int log_tile;               // V = 1 << log_tile vectors in registers
+    int64_t tile_vectors;       // U, a multiple of V, that share the tables
+    int64_t block;              // groups of channels whose tables are kept at once
+    int64_t slots;              // a group of channels needs, in any pattern
+    std::vector<Pattern> patterns;
+    std::vector<Tile> tiles;
+    std::vector<int32_t> run_starts;  // [vectors + 1]
+    std::vector<Run> runs;
+
+    // Elements a channel must have beyond its stride, so that the last lanes of the last vector may be read.
+    static constexpr int64_t kSlack = 64;
+};
+
+}  // namespace signwise

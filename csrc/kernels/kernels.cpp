@@ -1,0 +1,62 @@
+// Compiled once per instruction set, with SIGNWISE_KERNELS naming the function that it defines and SIGNWISE_BYTES the
+// width of a vector. Everything else here has internal linkage: no code built for one CPU may be linked into the rest.
+
+#include "../kernels.h"
+#include "finish.h"
+#include "padding.h"
+#include "pooling.h"
+#include "rows.h"
+#include "sums.h"
+#include "tables.h"
+
+namespace signwise {
+namespace {
+
+template <int Bytes, int Registers>
+constexpr VectorKernels vector_kernels() {
+    VectorKernels k{};
+    k.bytes = Bytes;
+    k.build_float = build<float, Bytes>;
+    k.build_int = build<int16_t, Bytes>;
+    k.gather_float = gather<float, Bytes>;
+    k.gather_int = gather<int16_t, Bytes>;
+    k.lookup_float[0] = lookup<float, Bytes, 1, Registers>;
+    k.lookup_float[1] = lookup<float, Bytes, 2, Registers>;
+    k.lookup_int[0] = lookup<int16_t, Bytes, 1, Registers>;
+    k.lookup_int[1] = lookup<int16_t, Bytes, 2, Registers>;
+    k.multiply_float[0] = multiply<float, Bytes, 1>;
+    k.multiply_float[1] = multiply<float, Bytes, 2>;
+    k.multiply_int[0] = multiply<int16_t, Bytes, 1>;
+    k.multiply_int[1] = multiply<int16_t, Bytes, 2>;
+    if constexpr (Registers >= 32) {
+        k.lookup_float[2] = lookup<float, Bytes, 4, Registers>;
+        k.lookup_int[2] = lookup<int16_t, Bytes, 4, Registers>;
+        k.multiply_float[2] = multiply<float, Bytes, 4>;
+        k.multiply_int[2] = multiply<int16_t, Bytes, 4>;
+    }
+    k.widen = widen<Bytes>;
+    k.finish = finish<Bytes>;
+    return k;
+}
+
+constexpr int kRegisters = SIGNWISE_REGISTERS;
+constexpr int kHalf = SIGNWISE_BYTES > 16 ? SIGNWISE_BYTES / 2 : 16;
+
+#define SIGNWISE_TEXT(name) #name
+#define SIGNWISE_NAME(name) SIGNWISE_TEXT(name)
+
+constexpr Kernels kKernels = {
+    SIGNWISE_NAME(SIGNWISE_KERNELS), kRegisters,
+    {vector_kernels<SIGNWISE_BYTES, kRegisters>(), vector_kernels<kHalf, kRegisters>()},
+    kRowLanes, kRowInputs, kRowFields, gemv_tables, gemv, finish_row, dot,
+    to_float, from_float, pad_float, pad_int, affine, add, pool_rows, pool_columns,
+};
+
+}  // namespace
+
+#define SIGNWISE_JOIN(left, right) left##right
+#define SIGNWISE_FUNCTION(name) SIGNWISE_JOIN(kernels_, name)
+
+const Kernels& SIGNWISE_FUNCTION(SIGNWISE_KERNELS)() { return kKernels; }
+
+}  // namespace signwise

@@ -1,0 +1,119 @@
+// From an image to the zero-padded planes that the kernels read.
+
+#pragma once
+
+#include "../kernels.h"
+#include "vector.h"
+
+namespace signwise {
+namespace {
+
+// The conversions, one for each kind of image and plane.
+struct Copy {
+    float operator()(float x) const { return x; }
+};
+struct Dequantize {
+    float scale;
+    template <class Q>
+    float operator()(Q q) const { return float(q) * scale; }
+};
+struct Centre {
+    int16_t zero;
+    template <class Q>
+    int16_t operator()(Q q) const { return int16_t(int16_t(q) - zero); }
+};
+
+// Even elements to one place and odd ones to another. Written out since a compiler will not read a whole vector where
+// it needs only every second element of it.
+template <class From, class To, class Convert>
+inline void split_pairs(const From* from, int64_t count, To* even, To* odd, Convert convert) {
+    int64_t i = 0;
+    if constexpr (sizeof(From) == 4) {
+        typedef From Pair __attribute__((vector_size(32)));
+        for (; i + 16 <= count; i += 16) {
+            Pair low, high;
+            std::memcpy(&low, from + i, sizeof low);
+            std::memcpy(&high, from + i + 8, sizeof high);
+            const Pair first = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+            const Pair second = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+            std::memcpy(even + i / 2, &first, sizeof first);
+            std::memcpy(odd + i / 2, &second, sizeof second);
+        }
+    } else {
+        for (; i + 16 <= count; i += 16) {
+            typedef From Bytes __attribute__((vector_size(16)));
+            typedef uint16_t Words __attribute__((vector_size(16)));
+            typedef From Half __attribute__((vector_size(8)));
+            Bytes bytes;
+            std::memcpy(&bytes, from + i, sizeof bytes);
+            const Words words = (Words)bytes;
+            const Half first = __builtin_convertvector(words & 0xFF, Half);
+            const Half second = __builtin_convertvector(words >> 8, Half);
+            for (int k = 0; k < 8; ++k) {
+                even[i / 2 + k] = convert(first[k]);
+                odd[i / 2 + k] = convert(second[k]);
+            }
+        }
+    }
+    for (; i + 1 < count; i += 2) {
+        even[i / 2] = convert(from[i]);
+        odd[i / 2] = convert(from[i + 1]);
+    }
+    if (i < count) even[i / 2] = convert(from[i]);
+}
+
+template <class From, class To, class Convert>
+void pad_rows(const Padding& how, const From* from, To* to, To padding, Convert convert) {
+    const int64_t plane = how.rows * how.pitch;
+    const int64_t used_rows = how.height < how.rows - how.top ? how.height : how.rows - how.top;
+    const bool both = how.stride == 2 && how.planes[0] >= 0 && how.planes[1] >= 0 &&
+                      (how.left + how.width + 1) / 2 <= how.pitch;
+    for (int64_t i = 0, count = plane * how.plane_count; i < count; ++i) to[i] = padding;
+    for (int64_t y = 0; y < used_rows; ++y, from += how.width) {
+        To* row = to + (y + how.top) * how.pitch;
+        if (how.stride == 1) {
+            const int64_t room = how.pitch - how.left;
+            const int64_t count = how.width < room ? how.width : room;
+            for (int64_t x = 0; x < count; ++x) row[how.left + x] = convert(from[x]);
+            continue;
+        }
+        if (both) {
+            To* even = row + how.planes[how.left % 2] * plane + how.left / 2;
+            To* odd = row + how.planes[(how.left + 1) % 2] * plane + (how.left + 1) / 2;
+            split_pairs(from, how.width, even, odd, convert);
+            continue;
+        }
+        for (int64_t remainder = 0; remainder < how.stride; ++remainder) {
+            if (how.planes[remainder] < 0) continue;
+            // The first column of the image with this remainder, and where it goes.
+            const int64_t first = ((remainder - how.left) % how.stride + how.stride) % how.stride;
+            const int64_t at = (how.left + first) / how.stride;
+            const int64_t there = (how.width - first + how.stride - 1) / how.stride, room = how.pitch - at;
+            const int64_t count = there < room ? there : room;
+            To* sorted = row + how.planes[remainder] * plane + at;
+            for (int64_t i = 0; i < count; ++i) sorted[i] = convert(from[first + i * how.stride]);
+        }
+    }
+}
+
+void pad_float(const Padding& how, const void* from, float* to) {
+    if (how.type == Type::float32) {
+        pad_rows(how, static_cast<const float*>(from), to, 0.0f, Copy{});
+    } else if (how.type == Type::uint8) {
+        pad_rows(how, static_cast<const uint8_t*>(from), to, 0.0f, Dequantize{how.scale});
+    } else {
+        pad_rows(how, static_cast<const int8_t*>(from), to, 0.0f, Dequantize{how.scale});
+    }
+}
+
+void pad_int(const Padding& how, const void* from, int16_t* to) {
+    const int16_t zero = int16_t(how.zero);
+    if (how.type == Type::uint8) {
+        pad_rows(how, static_cast<const uint8_t*>(from), to, int16_t(-zero), Centre{zero});
+    } else {
+        pad_rows(how, static_cast<const int8_t*>(from), to, int16_t(-zero), Centre{zero});
+    }
+}
+
+}  // namespace
+}  // namespace signwise

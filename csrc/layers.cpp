@@ -1,0 +1,136 @@
+// Layers with weights, and their epilogue.
+
+#include "convolution.h"
+#include "dense.h"
+#include "operation.h"
+
+namespace signwise {
+namespace {
+
+struct Epilogue {
+    std::vector<float> scale, bias;
+    bool relu;
+
+    Epilogue(const signwise_operation& described, int64_t channels)
+        : scale(copy_channels(described.scale, described.scale_count, channels, "scale")),
+          bias(copy_channels(described.bias, described.bias_count, channels, "bias")),
+          relu(described.relu != 0) {}
+
+    Finish finish(const std::vector<Data>& inputs, const Data& output) const {
+        Finish what{};
+        what.scale = scale.empty() ? nullptr : scale.data();
+        what.bias = bias.empty() ? nullptr : bias.data();
+        what.factor = 1;
+        what.relu = relu;
+        if (inputs.size() > 1) {
+            what.residual = inputs[1].data;
+            what.residual_type = inputs[1].value->type;
+            what.residual_scale = inputs[1].value->scale;
+        }
+        what.output = output.data;
+        what.output_type = output.value->type;
+        what.output_scale = output.value->scale;
+        return what;
+    }
+};
+
+View view(const Data& input) { return {input.data, input.value->type, input.value->scale}; }
+
+void check_layer(const signwise_operation& described, const std::vector<Value>& inputs, const Value& output,
+                 int64_t terms) {
+    check_size(terms, 1, int64_t(1) << 23, "the number of weights of a filter");
+    require(inputs.size() <= 2, "a layer reads its input and at most one residual");
+    require(inputs.size() < 2 || inputs[1].shape == output.shape, "the residual's shape must be the result's");
+    require(described.bits == 1 || described.bits == 32, "bits must be 1 or 32");
+    const int64_t row = described.bits == 1 ? (terms + 7) / 8 : terms * 4;
+    require(described.weight != nullptr && described.weight_bytes == checked_product(row, output.shape.channels, "weight"),
+            "the weight has not the size that its layer needs");
+}
+
+class ConvOperation : public Operation {
+  public:
+    ConvOperation(Convolution convolution, Epilogue epilogue)
+        : convolution_(std::move(convolution)), epilogue_(std::move(epilogue)) {}
+    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
+        convolution_.run(examples, view(inputs[0]), epilogue_.finish(inputs, output), work);
+    }
+    int64_t weight_bytes() const override { return convolution_.weight_bytes(); }
+
+  private:
+    Convolution convolution_;
+    Epilogue epilogue_;
+};
+
+class DenseOperation : public Operation {
+  public:
+    DenseOperation(Dense dense, Epilogue epilogue) : dense_(std::move(dense)), epilogue_(std::move(epilogue)) {}
+    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
+        dense_.run(examples, view(inputs[0]), epilogue_.finish(inputs, output), work);
+    }
+    int64_t weight_bytes() const override { return dense_.weight_bytes(); }
+
+  private:
+    Dense dense_;
+    Epilogue epilogue_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_conv(const signwise_operation& described, const std::vector<Value>& inputs,
+                                     Value& output, const Kernels& kernels) {
+    const Shape& in = inputs[0].shape;
+    require(in.rank == 3, "a convolution reads an image");
+    check_size(described.out_channels, 1, kLargestSize, "out_channels");
+    check_size(described.groups, 1, in.channels, "groups");
+    require(in.channels % described.groups == 0 && described.out_channels % described.groups == 0,
+            "the channels must be multiples of groups");
+    const int64_t* padding = described.padding;
+    const int64_t height = window_count(in.height, padding[0], padding[2], described.kernel[0], described.stride[0],
+                                        described.dilation[0]);
+    const int64_t width = window_count(in.width, padding[1], padding[3], described.kernel[1], described.stride[1],
+                                       described.dilation[1]);
+    output.shape = {3, described.out_channels, height, width};
+    const int64_t terms = in.channels / described.groups * described.kernel[0] * described.kernel[1];
+    check_layer(described, inputs, output, terms);
+
+    const ConvolutionShape shape{in.channels,
+                                 in.height,
+                                 in.width,
+                                 described.out_channels,
+                                 described.kernel[0],
+                                 described.kernel[1],
+                                 described.stride[0],
+                                 described.stride[1],
+                                 padding[0],
+                                 padding[1],
+                                 padding[2],
+                                 padding[3],
+                                 described.dilation[0],
+                                 described.dilation[1],
+                                 described.groups};
+    Epilogue epilogue(described, described.out_channels);
+    Convolution convolution =
+        described.bits == 1
+            ? Convolution::binary(shape, static_cast<const uint8_t*>(described.weight),
+                                  inputs[0].type != Type::float32, kernels)
+            : Convolution::real(shape, static_cast<const float*>(described.weight), kernels);
+    return std::make_unique<ConvOperation>(std::move(convolution), std::move(epilogue));
+}
+
+std::unique_ptr<Operation> make_dense(const signwise_operation& described, const std::vector<Value>& inputs,
+                                      Value& output, const Kernels& kernels) {
+    const Shape& in = inputs[0].shape;
+    require(in.rank == 1, "a dense layer reads a vector");
+    check_size(described.out_channels, 1, kLargestSize, "out_features");
+    output.shape = {1, described.out_channels, 1, 1};
+    check_layer(described, inputs, output, in.channels);
+    Epilogue epilogue(described, described.out_channels);
+    Dense dense = described.bits == 1
+                      ? Dense::binary(in.channels, described.out_channels,
+                                      static_cast<const uint8_t*>(described.weight), kernels)
+                      : Dense::real(in.channels, described.out_channels, static_cast<const float*>(described.weight),
+                                    kernels);
+    return std::make_unique<DenseOperation>(std::move(dense), std::move(epilogue));
+}
+
+}  // namespace signwise

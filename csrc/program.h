@@ -1,0 +1,66 @@
+// A program: operations in order, where their values live, and how a batch is divided among the threads.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "operation.h"
+#include "thread_pool.h"
+#include "work.h"
+
+namespace signwise {
+
+class Program {
+  public:
+    Program(const Shape& input, int threads, const Kernels& kernels);
+
+    void add(const signwise_operation& described);
+    void finish(int32_t output);
+
+    // A batch is cut into portions of a few examples, small enough that their values stay in the second cache. Portions
+    // are what threads share; a batch with fewer portions than threads shares the layers instead.
+    void run(int64_t batch, const float* input, float* output);
+
+    // One batch in this thread; adds 5 numbers an operation: prepare, build, sums, finish, total.
+    void profile(int64_t batch, const float* input, float* output, double* seconds);
+
+    bool finished() const { return output_ >= 0; }
+    int64_t operation_count() const { return int64_t(steps_.size()); }
+    int64_t input_count() const { return values_[0].shape.count(); }
+    int64_t output_count() const { return values_[size_t(output_)].shape.count(); }
+    int64_t weight_bytes() const;
+    int64_t activation_bytes(int64_t batch) const;
+
+  private:
+    struct Step {
+        std::unique_ptr<Operation> operation;
+        std::vector<int32_t> inputs;
+    };
+
+    // What one call needs for itself; kept for the next one.
+    struct Context {
+        Buffer arena;
+        Work work;
+    };
+
+    int64_t portion(int64_t batch) const;
+    void run_portion(int64_t examples, const float* input, float* output, Context& context, double* seconds) const;
+    std::unique_ptr<Context> take_context(ThreadPool* pool);
+    void give_back(std::unique_ptr<Context> context);
+
+    const Kernels& kernels_;
+    std::vector<Value> values_;
+    std::vector<Step> steps_;
+    int32_t output_ = -1;
+    std::vector<int32_t> storage_;   // the value whose memory each value uses: its own, or that of what it is a view of
+    std::vector<int64_t> offsets_;   // in the arena, for one example
+    int64_t arena_bytes_ = 0;        // for one example
+    ThreadPool pool_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Context>> idle_;
+};
+
+}  // namespace signwise

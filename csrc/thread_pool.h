@@ -1,0 +1,48 @@
+// A few threads that share one loop at a time. They spin for a moment between loops, since the layers of a network come
+// in quick succession, and then sleep.
+
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace signwise {
+
+class ThreadPool {
+  public:
+    // `threads` counts the caller: 1 makes no thread at all.
+    explicit ThreadPool(int threads);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    int threads() const { return int(workers_.size()) + 1; }
+
+    // Calls body(index, thread) for every index below count, each once, and returns when all are done. One loop at a
+    // time: the caller holds `mutex`. The first exception of a body is thrown again here.
+    void run(int64_t count, const std::function<void(int64_t, int)>& body);
+
+    std::mutex mutex;
+
+  private:
+    void work(int thread);
+    void take(int thread);
+
+    std::vector<std::thread> workers_;
+    const std::function<void(int64_t, int)>* body_ = nullptr;
+    int64_t count_ = 0;
+    std::atomic<int64_t> next_{0};
+    std::atomic<int> busy_{0};
+    std::atomic<uint64_t> round_{0};
+    std::atomic<bool> stop_{false};
+    std::exception_ptr error_;
+    std::mutex sleep_;
+    std::condition_variable wake_;
+};
+
+}  // namespace signwise

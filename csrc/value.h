@@ -1,0 +1,40 @@
+// A value of a program: the shape of one example and how its numbers are kept.
+
+#pragma once
+
+#include <cstdint>
+
+#include "buffer.h"
+#include "kernels.h"
+
+namespace signwise {
+
+struct Shape {
+    int32_t rank;                     // 1 or 3
+    int64_t channels, height, width;  // height and width are 1 for vectors
+
+    int64_t plane() const { return height * width; }
+    int64_t count() const { return channels * height * width; }
+    bool operator==(const Shape& other) const {
+        return rank == other.rank && channels == other.channels && height == other.height && width == other.width;
+    }
+};
+
+struct Value {
+    Shape shape;
+    Type type = Type::float32;
+    float scale = 1;
+
+    int64_t bytes() const { return shape.count() * (type == Type::float32 ? 4 : 1); }
+};
+
+// A value with its memory, for some number of examples.
+struct Data {
+    const Value* value;
+    char* data;
+
+    int64_t element() const { return value->type == Type::float32 ? 4 : 1; }
+    char* at(int64_t index) const { return data + index * element(); }
+};
+
+}  // namespace signwise

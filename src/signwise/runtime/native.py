@@ -1,0 +1,208 @@
+"""The native library: where it is, what it can do, and a program in its memory.
+
+One shared library with a C interface (``csrc/signwise.h``), loaded by :mod:`ctypes`, which lets go of the interpreter
+lock while it runs. It is looked for beside this file; ``SIGNWISE_LIBRARY`` names another one, for instance a build with
+AddressSanitizer. Without it everything works, through numpy, and slowly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from signwise.errors import SignwiseError
+
+INTERFACE = 1  # SIGNWISE_INTERFACE of the header that this file was written for
+FILE = "libsignwise.so"
+
+
+class Operation(ctypes.Structure):
+    """``signwise_operation`` of the header, field by field."""
+
+    _fields_ = (
+        ("kind", c_int32),
+        ("input_count", c_int32),
+        ("inputs", POINTER(c_int32)),
+        ("out_type", c_int32),
+        ("out_scale", c_float),
+        ("bits", c_int32),
+        ("relu", c_int32),
+        ("count_include_pad", c_int32),
+        ("reserved", c_int32),
+        ("out_channels", c_int64),
+        ("kernel", c_int64 * 2),
+        ("stride", c_int64 * 2),
+        ("padding", c_int64 * 4),
+        ("dilation", c_int64 * 2),
+        ("groups", c_int64),
+        ("before", c_int64),
+        ("after", c_int64),
+        ("weight", c_void_p),
+        ("weight_bytes", c_int64),
+        ("scale", c_void_p),
+        ("scale_count", c_int64),
+        ("bias", c_void_p),
+        ("bias_count", c_int64),
+    )
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "signwise_interface": (c_int32, []),
+    "signwise_error": (c_char_p, []),
+    "signwise_isa": (c_char_p, []),
+    "signwise_isas": (c_char_p, []),
+    "signwise_create": (c_void_p, [POINTER(c_int64), c_int32, c_int32]),
+    "signwise_add": (c_int32, [c_void_p, POINTER(Operation)]),
+    "signwise_finish": (c_int32, [c_void_p, c_int32]),
+    "signwise_free": (None, [c_void_p]),
+    "signwise_run": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
+    "signwise_profile": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
+    "signwise_weight_bytes": (c_int64, [c_void_p]),
+    "signwise_activation_bytes": (c_int64, [c_void_p, c_int64]),
+}
+
+
+def library() -> ctypes.CDLL | None:
+    """The native library, loaded once; ``None``, after one warning, where there is none that fits.
+
+    Example:
+        >>> native = library()
+        >>> native is None or native.signwise_interface() == INTERFACE
+        True
+    """
+    return _load(os.environ.get("SIGNWISE_LIBRARY"))
+
+
+@lru_cache(maxsize=None)
+def _load(named: str | None) -> ctypes.CDLL | None:
+    import signwise.runtime
+
+    # An editable install keeps the Python files and what was built from C++ in different folders.
+    candidates = [Path(named)] if named else [Path(folder) / FILE for folder in signwise.runtime.__path__]
+    reason = f"no {FILE} in {', '.join(str(path.parent) for path in candidates)}"
+    for path in candidates:
+        if not path.exists():
+            continue
+        try:
+            found = ctypes.CDLL(str(path))
+            for name, (result, arguments) in _SIGNATURES.items():
+                function = getattr(found, name)
+                function.restype, function.argtypes = result, arguments
+        except (OSError, AttributeError) as error:
+            reason = str(error)
+            continue
+        if found.signwise_interface() == INTERFACE:
+            return found
+        reason = f"{path} has interface {found.signwise_interface()}, needed is {INTERFACE}"
+    warnings.warn(
+        f"signwise runs without its native kernels, many times slower: {reason}; pip install --force-reinstall signwise",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return None
+
+
+def available_isas() -> tuple[str, ...]:
+    """The instruction sets that this machine can run, the best first; ``SIGNWISE_ISA`` chooses among them."""
+    native = library()
+    return () if native is None else tuple(native.signwise_isas().decode().split(","))
+
+
+def isa() -> str | None:
+    """The instruction set that programs are prepared for from now on; ``None`` without the native library."""
+    native = library()
+    if native is None:
+        return None
+    name = native.signwise_isa()
+    if name is None:
+        raise SignwiseError(_message(native))
+    return str(name.decode())
+
+
+def default_threads() -> int:
+    """``SIGNWISE_THREADS``, else the number of cores that this process may use."""
+    named = os.environ.get("SIGNWISE_THREADS", "")
+    if named:
+        if not named.isdecimal() or not 1 <= int(named) <= 1024:
+            raise SignwiseError(f"SIGNWISE_THREADS must be a number from 1 to 1024, got {named!r}")
+        return int(named)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class NativeProgram:
+    """A program that the library has prepared; see :mod:`signwise.runtime.executor` for how it is filled.
+
+    Calls may come from several threads at once.
+
+    Args:
+        native: the library.
+        input_shape: shape of one example.
+        threads: how many to use for one call.
+    """
+
+    def __init__(self, native: ctypes.CDLL, input_shape: tuple[int, ...], threads: int) -> None:
+        self._native = native
+        shape = (c_int64 * len(input_shape))(*input_shape)
+        self._handle: int | None = native.signwise_create(shape, len(input_shape), threads)
+        if not self._handle:
+            raise SignwiseError(_message(native))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._native.signwise_free(self._handle)
+            self._handle = None
+
+    def add(self, operation: Operation) -> None:
+        """Append an operation; the library copies what it needs of the weights."""
+        self._check(self._native.signwise_add(self._handle, ctypes.byref(operation)))
+
+    def finish(self, output: int) -> None:
+        """Declare the value that is the answer; nothing can be added afterwards."""
+        self._check(self._native.signwise_finish(self._handle, output))
+
+    def run(self, examples: npt.NDArray[np.float32], answers: npt.NDArray[np.float32]) -> None:
+        """Answer a batch.
+
+        Args:
+            examples: C-contiguous, ``(batch, *input_shape)``.
+            answers: C-contiguous, ``(batch, *output_shape)``, written to.
+        """
+        self._check(self._native.signwise_run(self._handle, len(examples), *_pointer(examples), *_pointer(answers)))
+
+    def profile(
+        self, examples: npt.NDArray[np.float32], answers: npt.NDArray[np.float32], seconds: npt.NDArray[np.float64]
+    ) -> None:
+        """Like :meth:`run` in one thread, and add to ``seconds``, ``(operations, 5)``, where the time went."""
+        pointers = (*_pointer(examples), *_pointer(answers), *_pointer(seconds))
+        self._check(self._native.signwise_profile(self._handle, len(examples), *pointers))
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights in the order of the kernels."""
+        return int(self._native.signwise_weight_bytes(self._handle))
+
+    def activation_bytes(self, batch: int) -> int:
+        """Bytes of the arena that one thread uses for a batch."""
+        return int(self._native.signwise_activation_bytes(self._handle, batch))
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise SignwiseError(_message(self._native))
+
+
+def _message(native: ctypes.CDLL) -> str:
+    return str(native.signwise_error().decode(errors="replace"))
+
+
+def _pointer(array: npt.NDArray[Any]) -> tuple[int, int]:
+    if not array.flags.c_contiguous:
+        raise ValueError("the library reads C-contiguous arrays only")
+    return array.ctypes.data, array.size
