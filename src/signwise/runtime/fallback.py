@@ -128,9 +128,9 @@ def _convolve(program: Program, operation: ops.Conv, images: Array) -> Array:
     batch, channels = images.shape[:2]
     groups, (kernel_height, kernel_width) = operation.groups, operation.kernel
     shape = (operation.out_channels, channels // groups, kernel_height, kernel_width)
-    weight = _weight(program, operation, shape, images.dtype).reshape(
-        groups, -1, *shape[1:]
-    )  # (groups, filters, in, kh, kw)
+    weight = _weight(program, operation, shape, images.dtype).reshape(groups, -1, *shape[1:])
+    # (groups, filters, in, kh, kw) -> (kh, kw, groups, filters, in), a matrix for each tap
+    taps = np.ascontiguousarray(weight.transpose(3, 4, 0, 1, 2))
     padded = _pad(operation.padding, images, fill=0)
     height, width = (
         (size - dilation * (kernel - 1) - 1) // stride + 1
@@ -146,7 +146,7 @@ def _convolve(program: Program, operation: ops.Conv, images: Array) -> Array:
             rows = slice(top, top + (height - 1) * operation.stride[0] + 1, operation.stride[0])
             columns = slice(left, left + (width - 1) * operation.stride[1] + 1, operation.stride[1])
             pixels = padded[:, :, rows, columns].reshape(batch, groups, channels // groups, height * width)
-            total += weight[..., row, column] @ pixels
+            total += taps[row, column] @ pixels
     return total.reshape(batch, operation.out_channels, height, width)
 
 
