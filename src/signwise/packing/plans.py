@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from signwise.runtime import Model, ops
+from signwise.runtime import Model, native, ops
 from signwise.runtime.program import Program
 
 LARGEST_SHAPES = 4  # input shapes of one layer that stay prepared: each holds the bits in the kernels' own order
@@ -52,21 +52,23 @@ def run_native(
     """
     tensors = {"weight": bits, "scale": scale, "bias": bias}
     present = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    if examples.dtype != torch.float32 or any(tensor.device.type != "cpu" for tensor in (examples, *present.values())):
+    on_cpu = all(tensor.device.type == "cpu" for tensor in (examples, *present.values()))
+    if examples.dtype != torch.float32 or not on_cpu or native.library() is None:
         return None
     operation = layer({"inputs": (0,), "bits": 1, **{name: name if name in present else None for name in tensors}})
-    key = (operation, tuple(examples.shape[1:]))
+    shape, threads = tuple(examples.shape[1:]), torch.get_num_threads()
+    key = (operation, shape, threads)
     versions = tuple(_version(tensor) for tensor in present.values())
     with _lock:
         plans = _plans.setdefault(bits, {})
         plan = plans.get(key)
         if plan is None or plan.versions != versions or plan.scale is not scale or plan.bias is not bias:
             arrays = {name: tensor.detach().numpy() for name, tensor in present.items()}
-            program = Program(input_shape=key[1], ops=(operation,), tensors=arrays, output=1)
+            program = Program(input_shape=shape, ops=(operation,), tensors=arrays, output=1)
             plans.pop(key, None)
             while len(plans) >= LARGEST_SHAPES:
                 del plans[next(iter(plans))]
-            plans[key] = plan = Plan(Model(program), scale, bias, versions)
+            plans[key] = plan = Plan(Model(program, threads), scale, bias, versions)
     return torch.from_numpy(plan.model(examples.detach().numpy()))
 
 
