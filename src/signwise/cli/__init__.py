@@ -18,7 +18,7 @@ from signwise.errors import SignwiseError
 
 # In the order of a newcomer's way through them. Each is a module of this package, so that here, as attributes of the
 # package, `list`, `eval` and `compile` are modules and not Python's own functions.
-COMMANDS = ("list", "train", "eval", "compile", "inspect", "bench", "reproduce", "plot", "doctor")
+COMMANDS = ("quickstart", "list", "train", "eval", "compile", "inspect", "bench", "reproduce", "plot", "doctor")
 
 
 class Parser(argparse.ArgumentParser):
