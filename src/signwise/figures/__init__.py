@@ -6,6 +6,6 @@ that the base install, which does not have it, can import everything here.
 
 from __future__ import annotations
 
-from signwise.figures.style import BINARY, FLOAT, MUTED, PALETTE, QUIET, save, subplots
+from signwise.figures.style import BINARY, FLOAT, MUTED, PALETTE, QUIET, save, styled, subplots
 
-__all__ = ["BINARY", "FLOAT", "MUTED", "PALETTE", "QUIET", "save", "subplots"]
+__all__ = ["BINARY", "FLOAT", "MUTED", "PALETTE", "QUIET", "save", "styled", "subplots"]

@@ -1,8 +1,12 @@
 """The one look of all figures: few colours, thin lines, no frame that says nothing, and the same bytes every time.
 
-    figure, axes = subplots(1, 2, width=8, height=3)
-    axes[0, 0].plot(steps, errors, color=BINARY)
-    save(figure, Path("error.svg"))
+    @styled
+    def error_figure(steps, errors):
+        figure, axes = subplots(1, 2, width=8, height=3)
+        axes[0, 0].plot(steps, errors, color=BINARY)
+        return figure
+
+    save(error_figure(steps, errors), Path("error.svg"))
 
 Colours mean something and keep their meaning from figure to figure: :data:`BINARY` is a network with binary weights,
 :data:`FLOAT` its full-precision twin, :data:`MUTED` what is shown for comparison. They are told apart by readers with
@@ -11,9 +15,11 @@ any kind of colour vision, and in grey print too (the palette of Okabe and Ito, 
 
 from __future__ import annotations
 
+import functools
 import io
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from signwise.atomic import atomic_write
 from signwise.errors import SignwiseError
@@ -54,6 +60,22 @@ _SETTINGS: Any = {  # matplotlib lists its hundreds of names in the type; they v
     "svg.hashsalt": "signwise",  # otherwise the ids in the file are random
 }
 _FORMATS = (".png", ".svg")
+
+Parameters = ParamSpec("Parameters")
+Drawn = TypeVar("Drawn")
+
+
+def styled(draw: Callable[Parameters, Drawn]) -> Callable[Parameters, Drawn]:
+    """Give a function that draws the common style for as long as it draws, and the rest of the program its own."""
+
+    @functools.wraps(draw)
+    def drawn(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Drawn:
+        import matplotlib as mpl
+
+        with mpl.rc_context(_SETTINGS):
+            return draw(*arguments, **keywords)
+
+    return drawn
 
 
 def subplots(rows: int = 1, columns: int = 1, *, width: float = 7.0, height: float = 3.0) -> tuple[Figure, Any]:

@@ -1,0 +1,78 @@
+"""What the paper's experiments would cost on one current GPU, by arithmetic that is shown.
+
+    operations = 2 · 3 · MACs · images a step · steps          hours = operations / (peak · utilization) / 3600
+
+A multiply-add is two operations; the backward pass takes twice the forward pass, hence 3. Evaluation, one test set an
+epoch in the two forms of the weights, is small beside it and left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from signwise.reproduce.workload import images_trained, total_steps
+from signwise.training.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU and the assumptions under which its time is predicted.
+
+    Args:
+        name: of the model.
+        peak: operations a second, dense, in ``precision``.
+        precision: of the matrix products.
+        source: where the peak is published.
+        utilization: the fraction of the peak that training is assumed to reach.
+        reason: for that assumption.
+    """
+
+    name: str
+    peak: float
+    precision: str
+    source: str
+    utilization: float
+    reason: str
+
+
+GPU = Gpu(
+    name="NVIDIA H100 SXM",
+    peak=989.4e12,
+    precision="bfloat16",
+    source="NVIDIA H100 Tensor Core GPU data sheet: 1,979 TFLOPS with sparsity, half of it dense",
+    utilization=0.15,
+    reason="images of 32x32 pixels leave a large GPU partly idle, and batch norm and the transform wait for memory",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuCost:
+    """The predicted cost of a run.
+
+    Args:
+        steps: training steps.
+        operations: in all of them.
+        hours: on the GPU.
+    """
+
+    steps: int
+    operations: float
+    hours: float
+
+
+def gpu_cost(recipe: Recipe, macs: int, gpu: Gpu = GPU) -> GpuCost:
+    """Predict the time of a run.
+
+    Args:
+        recipe: the run.
+        macs: multiply-adds of its network for one image.
+        gpu: the GPU and the assumptions.
+
+    Example:
+        >>> from signwise.training import recipe
+        >>> gpu_cost(recipe("lenet5-mnist"), macs=2_293_000).steps
+        120000
+    """
+    operations = 2.0 * 3 * macs * images_trained(recipe)
+    hours = operations / (gpu.peak * gpu.utilization) / 3600
+    return GpuCost(steps=total_steps(recipe), operations=operations, hours=hours)
