@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from signwise import datasets, methods, models, runtime, training
+    from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
     from signwise.convert import after_step_, binarize_, fan_in_scale, first_and_last, last, param_groups, relaxed
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
     from signwise.errors import DataError, FormatError, SignwiseError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     )
     from signwise.methods import BinaryConnect, Deployed, GroupTransform, Method, ScaledSign, StraightThrough
     from signwise.optim import SGDW
+    from signwise.packing import pack_
     from signwise.schedule import BinarizationSchedule, StepDecay
     from signwise.sizes import summary
     from signwise.transform import binary_sign, group_transform
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 # Where each public name lives; names that are modules map to themselves.
 _MODULES = ("datasets", "methods", "models", "runtime", "training")
 _HOMES = {
+    "compiler": ("compile",),
     "convert": ("after_step_", "binarize_", "fan_in_scale", "first_and_last", "last", "param_groups", "relaxed"),
     "errors": ("DataError", "FormatError", "SignwiseError"),
     "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "signs_of"),
@@ -52,6 +55,7 @@ _HOMES = {
     ),
     "methods": ("BinaryConnect", "Deployed", "GroupTransform", "Method", "ScaledSign", "StraightThrough"),
     "optim": ("SGDW",),
+    "packing": ("pack_",),
     "schedule": ("BinarizationSchedule", "StepDecay"),
     "sizes": ("summary",),
     "transform": ("binary_sign", "group_transform"),
@@ -84,6 +88,7 @@ __all__ = [
     "binarize_",
     "binary_layers",
     "binary_sign",
+    "compile",
     "datasets",
     "fan_in_scale",
     "first_and_last",
@@ -93,6 +98,7 @@ __all__ = [
     "last",
     "methods",
     "models",
+    "pack_",
     "param_groups",
     "refuse_nonfinite",
     "relaxed",
