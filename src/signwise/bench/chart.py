@@ -1,0 +1,47 @@
+"""A comparison as bars: one panel a batch size and number of threads, one bar an engine, the shortest the best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from signwise.bench.measure import Comparison, Setting
+from signwise.bench.report import milliseconds
+from signwise.figures.style import BINARY, FLOAT, MUTED, subplots
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(comparison: Comparison, title: str) -> Figure:
+    """The best times of every engine, float32 above int8.
+
+    Args:
+        comparison: what was measured.
+        title: what stands above it, such as the network's name.
+    """
+    columns = len({setting.batch for setting in comparison.settings})
+    rows = len(comparison.settings) // columns
+    height = 0.7 + rows * (0.6 + 0.26 * len(comparison.rows))
+    figure, axes = subplots(rows, columns, width=4.6 * columns, height=height)
+    # Settings come with the batch size slowest: a column each.
+    for index, setting in enumerate(comparison.settings):
+        _panel(axes[index % rows, index // rows], comparison, setting)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def _panel(axis: Any, comparison: Comparison, setting: Setting) -> None:
+    best = [row.timings[setting].best for row in comparison.rows]
+    for position, (row, seconds) in enumerate(zip(comparison.rows, best, strict=True)):
+        other = FLOAT if row.precision == "float32" else MUTED
+        axis.barh(position, seconds, height=0.68, color=BINARY if row.engine.ours else other)
+        axis.annotate(milliseconds(seconds), (seconds, position), (4, 0), textcoords="offset points", va="center")
+    axis.set_title(str(setting))
+    axis.set_yticks(range(len(best)), [f"{row.engine.title} {row.precision}" for row in comparison.rows])
+    axis.invert_yaxis()
+    # The values stand at the bars: room for them at the right, and no axis that repeats them.
+    axis.set_xlim(0, max(best) * 1.3)
+    axis.set_xticks([])
+    axis.grid(False)
+    axis.spines["bottom"].set_visible(False)
+    axis.tick_params(axis="y", length=0)

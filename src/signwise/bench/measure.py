@@ -1,0 +1,206 @@
+"""One network, many engines: trials first, each in its own process, then times, all in one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from signwise.bench.engine import Engine, Precision
+from signwise.bench.memory import bare_bytes
+from signwise.bench.network import Network, random_input
+from signwise.bench.timing import Timing, alternate
+from signwise.bench.trial import Trial, spare_onednn_the_tiles, trial
+from signwise.errors import SignwiseError
+from signwise.runtime import fallback
+
+ILLEGAL_INSTRUCTION = "Illegal instruction"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One column of the table."""
+
+    batch: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"batch {self.batch}, {self.threads} thread{'s' if self.threads > 1 else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one engine does with the network at one precision.
+
+    Args:
+        engine, precision: which.
+        file_bytes: of the file that it runs.
+        memory_bytes: peak of a process that runs it, above a bare Python with numpy.
+        difference: the largest from the answers of the float32 network, relative to the largest answer.
+        timings: by setting.
+    """
+
+    engine: Engine
+    precision: Precision
+    file_bytes: int
+    memory_bytes: int
+    difference: float
+    timings: dict[Setting, Timing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """An engine that could not run the network, and why."""
+
+    engine: Engine
+    precision: Precision
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Everything that was measured of one network.
+
+    Args:
+        settings: the columns, in order.
+        rows: the engines that ran it, float32 first.
+        failures: those that did not.
+        float_bytes: of its float32 weights, for a file's size to be compared with.
+        notes: what a reader of the figures must know.
+    """
+
+    settings: list[Setting]
+    rows: list[Row]
+    failures: list[Failure]
+    float_bytes: int
+    notes: list[str]
+
+    def fastest_peer(self, precision: Precision, setting: Setting) -> Row | None:
+        """The fastest of the other engines at one precision, if there is one."""
+        others = [row for row in self.rows if row.precision == precision and not row.engine.ours]
+        return min(others, key=lambda row: row.timings[setting].best, default=None)
+
+    def ours(self, precision: Precision) -> Row | None:
+        """The row of the packed file at one precision, if there is one."""
+        return next((row for row in self.rows if row.precision == precision and row.engine.name == "signwise"), None)
+
+    def speedup(self, precision: Precision, setting: Setting) -> float | None:
+        """How many times as fast as the fastest of the others the packed file is."""
+        mine, peer = self.ours(precision), self.fastest_peer(precision, setting)
+        return None if mine is None or peer is None else peer.timings[setting].best / mine.timings[setting].best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to measure.
+
+    Args:
+        engines: which engines, all of them installed.
+        precisions: which precisions; an engine is left out of those that it does not have.
+        batches: batch sizes.
+        threads: numbers of threads.
+        seconds: about how long each pair of a batch size and a number of threads may take.
+    """
+
+    engines: Sequence[Engine]
+    precisions: Sequence[Precision] = ("float32", "int8")
+    batches: Sequence[int] = (1, 16)
+    threads: Sequence[int] = (1,)
+    seconds: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name, values in (("batches", self.batches), ("threads", self.threads)):
+            if not values or any(value < 1 for value in values):
+                raise ValueError(f"{name} must be positive numbers, got {tuple(values)}")
+        if not self.seconds > 0:
+            raise ValueError(f"seconds must be positive, got {self.seconds}")
+
+
+def compare(network: Network, plan: Plan, say: Callable[[str], None] = lambda _: None) -> Comparison:
+    """Measure a network with every engine of a plan.
+
+    Args:
+        network: what to run.
+        plan: by what, and how.
+        say: told what happens next, one line at a time.
+    """
+    settings = [Setting(batch=batch, threads=threads) for batch in plan.batches for threads in plan.threads]
+    with _folder() as folder:
+        rows, failures, notes = _trials(network, plan, folder, say)
+        for setting in settings:
+            say(f"timing {setting}")
+            _time(network, rows, setting, plan.seconds, folder)
+    return Comparison(settings=settings, rows=rows, failures=failures, float_bytes=network.float_bytes, notes=notes)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="signwise-bench-") as folder:
+        yield Path(folder)
+
+
+def _trials(
+    network: Network, plan: Plan, folder: Path, say: Callable[[str], None]
+) -> tuple[list[Row], list[Failure], list[str]]:
+    rows: list[Row] = []
+    failures: list[Failure] = []
+    notes: list[str] = []
+    examples = random_input(network.float32, 1)
+    reference = fallback.run(network.float32, examples)
+    bare = bare_bytes()
+    for precision, engine in product(plan.precisions, plan.engines):
+        if precision not in engine.precisions:
+            continue
+        say(f"trying {engine.title} {precision}")
+        try:
+            path = engine.convert(network, precision, folder)
+            done = _try(engine, precision, path, examples, notes)
+        except SignwiseError as error:
+            failures.append(Failure(engine=engine, precision=precision, reason=str(error)))
+            continue
+        row = Row(
+            engine=engine,
+            precision=precision,
+            file_bytes=path.stat().st_size,
+            memory_bytes=max(0, done.peak_bytes - bare),
+            difference=_difference(done.answers, reference),
+        )
+        rows.append(row)
+    return rows, failures, notes
+
+
+def _try(
+    engine: Engine, precision: Precision, path: Path, examples: npt.NDArray[np.float32], notes: list[str]
+) -> Trial:
+    try:
+        return trial(engine, precision, path, examples, threads=1)
+    except SignwiseError as error:
+        if ILLEGAL_INSTRUCTION not in str(error):
+            raise
+    spare_onednn_the_tiles()
+    done = trial(engine, precision, path, examples, threads=1)
+    notes.append(f"{engine.title} runs without AMX, which this machine announces and does not execute")
+    return done
+
+
+def _difference(answers: npt.NDArray[np.float32], reference: npt.NDArray[np.float32]) -> float:
+    largest = float(np.abs(reference).max())
+    return float(np.abs(answers - reference).max()) / (largest or 1.0)
+
+
+def _time(network: Network, rows: Sequence[Row], setting: Setting, seconds: float, folder: Path) -> None:
+    examples = random_input(network.float32, setting.batch)
+    actions = {}
+    for index, row in enumerate(rows):
+        path = row.engine.convert(network, row.precision, folder)
+        run = row.engine.open(path, row.precision, batch=setting.batch, threads=setting.threads)
+        actions[index] = partial(run, examples)
+    for index, timing in alternate(actions, seconds=seconds).items():
+        rows[index].timings[setting] = timing

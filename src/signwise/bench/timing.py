@@ -1,0 +1,84 @@
+"""How long things take, side by side: best and median of many runs that alternate between the things compared.
+
+A machine is faster in one second than in the next. Alternating gives every contender its share of both, so that ratios
+hold where absolute times do not.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+_BURST_SECONDS = 0.03  # short runs are timed several in a row, as they would be used
+_LONGEST_BURST = 50
+_PAUSE_SECONDS = 0.02  # for the threads of the one before to go to sleep
+_WARM_SECONDS = 0.2  # longer runs bring their own warm-up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """The seconds of many runs.
+
+    Args:
+        best: the fastest run.
+        median: the middle one.
+        runs: how many there were.
+    """
+
+    best: float
+    median: float
+    runs: int
+
+
+def alternate(
+    actions: Mapping[Key, Callable[[], object]], *, seconds: float, least_rounds: int = 3
+) -> dict[Key, Timing]:
+    """Time actions in rounds, each round all of them in another order, until the time is used up.
+
+    Args:
+        actions: what to time, by any key.
+        seconds: about how long all of it may take.
+        least_rounds: made even if they take longer.
+
+    Returns:
+        The timing of each action, by its key.
+
+    Example:
+        >>> timings = alternate({"short": lambda: sum(range(10)), "long": lambda: sum(range(100_000))}, seconds=0.2)
+        >>> timings["short"].best < timings["long"].best
+        True
+    """
+    if least_rounds < 1:
+        raise ValueError(f"least_rounds must be at least 1, got {least_rounds}")
+    started = time.perf_counter()
+    expected = {key: _seconds(action) for key, action in actions.items()}
+    measured: dict[Key, list[float]] = {key: [] for key in actions}
+    order, shuffle = list(actions), random.Random(0).shuffle
+    rounds = 0
+    while rounds < least_rounds or time.perf_counter() - started < seconds:
+        shuffle(order)
+        for key in order:
+            action = actions[key]
+            time.sleep(_PAUSE_SECONDS)
+            if expected[key] < _WARM_SECONDS:
+                action()
+            burst = max(1, min(_LONGEST_BURST, int(_BURST_SECONDS / max(expected[key], 1e-9))))
+            measured[key] += [_seconds(action) for _ in range(burst)]
+            expected[key] = min(measured[key])
+        rounds += 1
+    return {
+        key: Timing(best=min(times), median=statistics.median(times), runs=len(times))
+        for key, times in measured.items()
+    }
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start

@@ -1,0 +1,128 @@
+"""``signwise bench``: a packed file beside other engines, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from signwise.errors import SignwiseError
+
+if TYPE_CHECKING:
+    from signwise.bench import Engine
+
+_EXAMPLES = """examples:
+  signwise bench net.sw                                every engine that is installed, float32 and int8
+  signwise bench net.sw --batch 1 --threads 1          one column of it
+  signwise bench net.sw --engines onnxruntime          beside ONNX Runtime alone
+  signwise bench net.sw --chart net.png --json net.json
+
+Times are the best of many runs that alternate between the engines; 2.5x means 2.5 times as long as signwise. Memory is
+the peak of a process that loads the file and runs it at batch 1, above that of a Python with numpy. The other engines
+get the same network with float32 weights, batch norm folded; their int8 forms are quantized on random pixels.
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="time a packed file beside other engines",
+        description="Measure time, memory and size of a packed file beside what other engines make of the network.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", type=Path, help="a packed file, made by signwise compile")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 16], metavar="N", help="batch sizes (1 16)")
+    parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="numbers of threads (1 and all cores)")
+    parser.add_argument("--engines", nargs="+", metavar="NAME", help="which other engines (all that are installed)")
+    parser.add_argument(
+        "--activations", nargs="+", choices=("float32", "int8"), default=["float32", "int8"], help="which (both)"
+    )
+    parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="time for each column (4)")
+    parser.add_argument("--chart", type=Path, metavar="PATH", help="draw it to a .png or .svg file")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write all figures, with versions and hardware")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and print."""
+    from signwise.bench.measure import Plan, compare
+    from signwise.bench.network import from_program
+    from signwise.bench.report import as_data, table
+    from signwise.provenance import write_record
+    from signwise.runtime.file import load
+
+    threads = arguments.threads or sorted({1, _cores()})
+    for name, values in (("batch", arguments.batch), ("threads", threads), ("seconds", [arguments.seconds])):
+        if not all(value > 0 for value in values):
+            raise SignwiseError(f"--{name} must be positive, got {' '.join(map(str, values))}")
+    if arguments.chart is not None:
+        _check_chart(arguments.chart)
+    network = from_program(load(arguments.file))
+    engines = _engines(arguments.engines)
+    plan = Plan(
+        engines=engines,
+        precisions=arguments.activations,
+        batches=arguments.batch,
+        threads=threads,
+        seconds=arguments.seconds,
+    )
+    comparison = compare(network, plan, _say)
+    print(f"{arguments.file}: best time of many runs")
+    print(table(comparison))
+    if arguments.json is not None:
+        result = {"file": arguments.file.name} | as_data(comparison)
+        write_record(arguments.json, result, "onnx", "onnxruntime", "openvino", "mnn")
+    if arguments.chart is not None:
+        from signwise.bench.chart import draw
+        from signwise.figures.style import save
+
+        save(draw(comparison, arguments.file.name), arguments.chart)
+    return 0
+
+
+def _engines(names: list[str] | None) -> list[Engine]:
+    """Ours, and those asked for, or else all that are installed; of what is missing it says how to get it."""
+    import difflib
+
+    from signwise.bench import ENGINES
+
+    for name in names or []:
+        if name not in ENGINES:
+            nearest = difflib.get_close_matches(name, ENGINES, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(ENGINES)}"
+            raise SignwiseError(f"there is no engine {name!r}: {hint}")
+    wanted = [ENGINES[name] for name in ENGINES if name == "signwise" or names is None or name in names]
+    installed = []
+    for engine in wanted:
+        if missing := engine.missing():
+            print(f"{engine.title} is left out, it needs {', '.join(missing)}: {engine.install}", file=sys.stderr)
+        else:
+            installed.append(engine)
+    # Numpy is far too slow to be waited for, unless there is nothing else to compare with.
+    if names is None and any(not engine.ours for engine in installed):
+        installed = [engine for engine in installed if engine.name != "numpy"]
+    return installed
+
+
+def _check_chart(path: Path) -> None:
+    # Before minutes of measuring rather than after them.
+    import importlib.util
+
+    if importlib.util.find_spec("matplotlib") is None:
+        raise SignwiseError("--chart needs matplotlib: pip install matplotlib")
+    if path.suffix not in (".png", ".svg"):
+        raise SignwiseError(f"--chart must end in .png or .svg, got {path.name!r}")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _say(line: str) -> None:
+    # Progress for people who wait; whoever reads a pipe wants the table alone.
+    if sys.stderr.isatty():
+        print(f"\r\033[K{line} ...", end="" if line else "\n", file=sys.stderr, flush=True)

@@ -1,0 +1,7 @@
+"""Programs in other people's formats."""
+
+from __future__ import annotations
+
+from signwise.export.onnx_model import to_onnx
+
+__all__ = ["to_onnx"]

@@ -1,0 +1,209 @@
+"""A program as an ONNX model, for engines that know nothing of bits.
+
+Binary weights become float32 numbers, sign times scale, so a convolution and its epilogue
+
+    y = relu(scale * (sign . x) + bias + residual)    is    Relu(Add(Conv(x, scale * sign, bias), residual))
+
+Where a program keeps 8-bit values, a QuantizeLinear and a DequantizeLinear stand after the operation, with the same
+rounding and the same limits: the model means what the program means, at thirty times its size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from signwise import __version__
+from signwise.errors import SignwiseError
+from signwise.runtime import ops
+from signwise.runtime.bits import unpack_signs
+from signwise.runtime.program import Program
+
+if TYPE_CHECKING:
+    import onnx
+
+# The oldest versions with all that is written here (Pad and Softmax as they are today), so that old engines read it.
+OPSET = 13
+IR_VERSION = 8
+
+Step: TypeAlias = tuple[str, list[str], dict[str, Any]]
+"""A node to be: its kind, its inputs (an empty name: what the node before it made) and its attributes."""
+
+
+def to_onnx(program: Program) -> bytes:
+    """The bytes of an ONNX model that computes what the program computes.
+
+    Args:
+        program: what to write. Its input is called ``input``, its output ``output``; the batch stays symbolic.
+
+    Returns:
+        A serialized ``ModelProto``; write it to a file that ends in ``.onnx``.
+
+    Raises:
+        SignwiseError: the ``onnx`` package is not installed.
+
+    Example::
+
+        Path("net.onnx").write_bytes(to_onnx(signwise.runtime.load("net.sw").program))
+    """
+    try:
+        import onnx
+    except ModuleNotFoundError:
+        raise SignwiseError("writing ONNX needs the onnx package: pip install 'signwise[bench]'") from None
+    graph = _Graph(program)
+    for value, operation in enumerate(program.ops, start=1):
+        graph.add(operation, value)
+    graph.node("Identity", [graph.name(program.output)], "output")
+    float32 = onnx.TensorProto.FLOAT
+    made = onnx.helper.make_graph(
+        graph.nodes,
+        "signwise",
+        [onnx.helper.make_tensor_value_info("input", float32, ["batch", *program.input_shape])],
+        [onnx.helper.make_tensor_value_info("output", float32, ["batch", *program.output_shape])],
+        graph.tensors,
+    )
+    model = onnx.helper.make_model(
+        made,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="signwise",
+        producer_version=__version__,
+    )
+    onnx.helper.set_model_props(model, dict(program.about))
+    return bytes(model.SerializeToString())
+
+
+class _Graph:
+    """The nodes and tensors of an ONNX graph as they come together, one operation of the program after the other."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nodes: list[onnx.NodeProto] = []
+        self.tensors: list[onnx.TensorProto] = []
+
+    def name(self, value: int) -> str:
+        """What a value of the program is called in the graph."""
+        return f"value{value}" if value else "input"
+
+    def node(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(kind, inputs, [output], name=f"{output}_{kind}", **attributes))
+        return output
+
+    def tensor(self, name: str, array: npt.NDArray[Any]) -> str:
+        from onnx import numpy_helper
+
+        self.tensors.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def add(self, operation: ops.Operation, value: int) -> None:
+        """Write one operation; its result, dequantized where it was kept in 8 bits, takes the value's name."""
+        name = self.name(value)
+        steps, previous = self._steps(operation, name), self.name(operation.inputs[0])
+        for step, (kind, inputs, attributes) in enumerate(steps, start=1):
+            last = step == len(steps) and operation.out is None
+            # Each step reads what the one before it made, in the place of the empty name.
+            made = name if last else f"{name}_{step}"
+            self.node(kind, [read or previous for read in inputs], made, **attributes)
+            previous = made
+        if operation.out is not None:
+            scale = self.tensor(f"{name}_step", np.float32(operation.out.scale))
+            zero = self.tensor(f"{name}_zero", np.zeros((), operation.out.type))
+            integers = self.node("QuantizeLinear", [previous, scale, zero], f"{name}_integers")
+            self.node("DequantizeLinear", [integers, scale, zero], name)
+
+    def _steps(self, operation: ops.Operation, name: str) -> list[Step]:
+        """The nodes of one operation, in order."""
+        reads = [self.name(value) for value in operation.inputs]
+        relu: list[Step] = [("Relu", [""], {})] if _ends_in_relu(operation) else []
+        match operation:
+            case ops.Conv() | ops.Dense():
+                residual: list[Step] = [("Add", ["", reads[1]], {})] if len(reads) == 2 else []
+                return [self._layer(operation, reads[0], name), *residual, *relu]
+            case ops.Affine():
+                # One node that engines fuse well, rather than Mul and Add: a batch norm whose statistics say nothing.
+                channels = len(self.program.tensors[operation.scale])
+                numbers = {
+                    "scale": self.program.tensors[operation.scale],
+                    "bias": self.program.tensors[operation.bias],
+                    "mean": np.zeros(channels, np.float32),
+                    "variance": np.ones(channels, np.float32),
+                }
+                tensors = [self.tensor(f"{name}_{part}", array) for part, array in numbers.items()]
+                return [("BatchNormalization", [reads[0], *tensors], {"epsilon": 0.0}), *relu]
+            case ops.Relu():
+                return relu
+            case ops.Add():
+                return [("Add", reads, {}), *relu]
+            case ops.MaxPool():
+                return [("MaxPool", reads, _window(operation))]
+            case ops.AvgPool():
+                include = {"count_include_pad": int(operation.count_include_pad)}
+                return [("AveragePool", reads, _window(operation) | include)]
+            case ops.GlobalPool():
+                return [("GlobalAveragePool", reads, {}), ("Flatten", [""], {})]
+            case ops.PadChannels():
+                trailing = [0] * (len(self.program.shapes[operation.inputs[0]]) - 1)
+                pads = np.array([0, operation.before, *trailing, 0, operation.after, *trailing], np.int64)
+                return [("Pad", [*reads, self.tensor(f"{name}_pads", pads)], {})]
+            case ops.Flatten():
+                return [("Flatten", reads, {})]
+            case ops.Concat():
+                return [("Concat", reads, {"axis": 1})]
+            case ops.Softmax():
+                return [("Softmax", reads, {"axis": 1})]
+        raise TypeError(f"unknown operation {type(operation).__name__}")
+
+    def _layer(self, operation: ops.Conv | ops.Dense, read: str, name: str) -> Step:
+        inputs = [read, self.tensor(f"{name}_weight", float_weight(self.program, operation))]
+        if operation.bias is not None:
+            inputs.append(self.tensor(f"{name}_bias", self.program.tensors[operation.bias]))
+        if isinstance(operation, ops.Dense):
+            return "Gemm", inputs, {"transB": 1}
+        attributes = _window(operation) | {"dilations": list(operation.dilation), "group": operation.groups}
+        return "Conv", inputs, attributes
+
+
+def float_weight(program: Program, operation: ops.Conv | ops.Dense) -> npt.NDArray[np.float32]:
+    """The weights of one layer as float32 in PyTorch's layout, signs or numbers times the scale of their filter.
+
+    Args:
+        program: the program that the operation is part of.
+        operation: a convolution, to ``(out, in / groups, height, width)``, or a dense layer, to ``(out, in)``.
+
+    Example:
+        >>> layer = ops.Dense(inputs=(0,), weight="w", bits=1, scale="s", out_features=1, in_features=3)
+        >>> tensors = {"w": np.array([[5]], np.uint8), "s": np.array([0.5], np.float32)}
+        >>> float_weight(Program(input_shape=(3,), ops=(layer,), tensors=tensors, output=1), layer).tolist()
+        [[0.5, -0.5, 0.5]]
+    """
+    weight = program.tensors[operation.weight]
+    if operation.bits == 1:
+        shape: tuple[int, ...]
+        if isinstance(operation, ops.Conv):
+            channels = program.shapes[operation.inputs[0]][0]
+            shape = (operation.out_channels, channels // operation.groups, *operation.kernel)
+        else:
+            shape = (operation.out_features, operation.in_features)
+        weight = unpack_signs(weight, shape)
+    if operation.scale is None:
+        return weight.astype(np.float32)
+    # (out,) -> (out, 1, ...)
+    scale = program.tensors[operation.scale].reshape(-1, *[1] * (weight.ndim - 1))
+    scaled: npt.NDArray[np.float32] = np.multiply(weight, scale, dtype=np.float32)
+    return scaled
+
+
+def _ends_in_relu(operation: ops.Operation) -> bool:
+    return isinstance(operation, ops.Relu) or bool(getattr(operation, "relu", False))
+
+
+def _window(operation: ops.Conv | ops.Pool) -> dict[str, Any]:
+    return {
+        "kernel_shape": list(operation.kernel),
+        "strides": list(operation.stride),
+        "pads": list(operation.padding),
+    }
