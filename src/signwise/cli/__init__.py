@@ -10,6 +10,7 @@ import argparse
 import difflib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -20,6 +21,9 @@ from signwise.errors import SignwiseError
 # package, `list`, `eval` and `compile` are modules and not Python's own functions.
 COMMANDS = ("quickstart", "list", "train", "eval", "compile", "inspect", "bench", "reproduce", "plot", "doctor")
 
+# What comes with the extra "train" and may be missing in a base installation.
+_OPTIONAL = ("torch", "rich", "tensorboard", "matplotlib")
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are one sentence, with the nearest known name for an unknown one."""
@@ -28,11 +32,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        if (
-            action.choices is not None
-            and value not in action.choices
-            and isinstance(action, argparse._SubParsersAction)
-        ):
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             nearest = difflib.get_close_matches(str(value), [*action.choices], n=1)
             hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(action.choices)}"
             raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
@@ -65,6 +65,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the words after ``signwise``; those of the process by default.
     """
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, `head` say, has seen enough. What Python flushes at exit goes nowhere, without a complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = build_parser()
     parsed = parser.parse_args(arguments)
     if parsed.version:
@@ -77,22 +88,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         return int(parsed.run(parsed))
-    except SignwiseError as error:
+    except (SignwiseError, KeyboardInterrupt, ModuleNotFoundError) as error:
         if parsed.debug:
             raise
+        if isinstance(error, KeyboardInterrupt):
+            print("signwise: interrupted", file=sys.stderr)
+            return 130
+        if isinstance(error, ModuleNotFoundError):
+            if error.name not in _OPTIONAL:
+                raise
+            print(f"signwise: this needs {error.name}: pip install 'signwise[train]'", file=sys.stderr)
+            return 2
         print(f"signwise: {error}", file=sys.stderr)
         return 2
-    except ModuleNotFoundError as error:
-        if parsed.debug or error.name not in ("torch", "matplotlib", "rich"):
-            raise
-        print(f"signwise: this needs {error.name}: pip install 'signwise[train]'", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        if parsed.debug:
-            raise
-        print("signwise: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # The reader, `head` say, has seen enough. Python would complain once more when it flushes at exit.
-        sys.stderr.close()
-        return 0

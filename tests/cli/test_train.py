@@ -1,0 +1,122 @@
+"""``signwise train`` and ``signwise eval`` on a run of a second."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from signwise.cli import main
+from signwise.cli.train import default_folder
+from signwise.datasets import load
+from signwise.runtime.ops import Dense, Flatten
+from signwise.runtime.program import Program
+from signwise.training import Recipe, recipe
+from signwise.training.run_folder import read_config
+
+
+@pytest.fixture(scope="module")
+def digits(synthetic_data: Callable[..., Path]) -> Path:
+    return synthetic_data("mnist", train=60, test=40)
+
+
+@pytest.fixture(scope="module")
+def run(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with every kind of setting given on the command line."""
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    settings = "--epochs 2 --batch-size 10 --lr 0.02 --weight-decay 2e-3 --momentum 0.8 --warmup-epochs 0.5 --seed 5"
+    more = "--decay-factor 0.5 --decay-at 0.4,0.8 --t-alpha 0.5 --zeta-end 10 --train-samples 50 --test-samples 30"
+    command = ["train", "lenet5-mnist", *settings.split(), *more.split(), "--flip", "--translate", "1"]
+    where = ["--data", str(digits), "--out", str(folder), "--device", "cpu", "--no-tensorboard", "--threads", "1"]
+    assert main([*command, *where]) == 0
+    return folder
+
+
+def test_every_setting_of_a_recipe_has_a_flag_and_arrives(run: Path) -> None:
+    expected = dataclasses.replace(
+        recipe("lenet5-mnist"),
+        epochs=2,
+        batch_size=10,
+        learning_rate=0.02,
+        weight_decay=2e-3,
+        momentum=0.8,
+        warmup_epochs=0.5,
+        seed=5,
+        decay_factor=0.5,
+        decay_at=(0.4, 0.8),
+        t_alpha=0.5,
+        zeta_end=10.0,
+        train_samples=50,
+        test_samples=30,
+        flip=True,
+        translate=1,
+    )
+    config = read_config(run)
+    assert Recipe.from_json(config["recipe"]) == expected
+    assert config["steps_per_epoch"] == 5 and config["threads"] == 1
+
+
+def test_a_run_is_resumed_without_repeating_its_settings_and_refuses_other_ones(
+    run: Path, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = ["train", "lenet5-mnist", "--out", str(run), "--data", str(digits), "--resume", "--no-tensorboard"]
+    assert main(again) == 0
+    assert "after step 10 of 10 steps" in capsys.readouterr().out
+    for other in (["--epochs", "3"], ["--bits", "32"], ["--lr", "0.5"]):
+        assert main([*again, *other]) == 2
+        assert "was begun with" in capsys.readouterr().err
+    assert main(["train", "resnet20-cifar10", *again[2:]]) == 2
+    assert "was begun with name lenet5-mnist, not resnet20-cifar10" in capsys.readouterr().err
+    assert main(again[:-2]) == 2
+    assert "already holds a run" in capsys.readouterr().err
+
+
+def test_eval_gives_the_error_that_training_recorded(
+    run: Path, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = read_config(run)["result"]
+    assert main(["eval", str(run), "--which", "last", "--data", str(digits), "--device", "cpu", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["error"], report["images"]) == (result["last_error"], 30)
+    assert main(["eval", str(run), "--data", str(digits), "--device", "cpu", "--threads", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert f"best weights, step {5 * result['best_epoch']}): error {result['best_error']:.2f} % (relaxed " in shown
+    assert shown.endswith("on 30 test images\n")
+
+
+def test_a_packed_file_is_tested_without_pytorch(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A network that answers with the ten pixels of its first rows' left ends: right by chance, and easy to recompute.
+    weight = np.zeros((10, 784), np.float32)
+    weight[np.arange(10), np.arange(10) * 28] = 1
+    operations = (Flatten(inputs=(0,)), Dense(inputs=(1,), weight="w", bits=32, out_features=10, in_features=784))
+    program = Program(
+        input_shape=(1, 28, 28), ops=operations, tensors={"w": weight}, output=2, about={"dataset": "mnist"}
+    )
+    program.save(tmp_path / "net.sw")
+    data = load("mnist", digits)
+    expected = 100 * float((data.test_images[:, 0, :10, 0].argmax(1) != data.test_labels).mean())
+    assert main(["eval", str(tmp_path / "net.sw"), "--data", str(digits), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["error"] == pytest.approx(expected) and report["images"] == 40
+    assert main(["eval", str(tmp_path / "net.sw"), "--data", str(digits), "--dataset", "minst"]) == 2
+    assert "did you mean mnist" in capsys.readouterr().err
+    assert main(["eval", str(tmp_path / "nothing.sw")]) == 2
+    assert "nothing.sw" in capsys.readouterr().err
+
+
+def test_eval_of_a_folder_without_a_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"signwise: {tmp_path} holds no run: it has no config.json\n"
+
+
+def test_a_run_goes_where_its_name_says() -> None:
+    binary, full = recipe("lenet5-mnist"), recipe("lenet5-mnist", bits=32)
+    assert default_folder(binary) == Path("runs/lenet5-mnist")
+    assert default_folder(full) == Path("runs/lenet5-mnist-32bit")
+    assert default_folder(binary.changed(seed=2)) == Path("runs/lenet5-mnist-seed2")
