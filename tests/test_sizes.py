@@ -63,4 +63,4 @@ def test_the_table_has_every_layer_and_the_total():
     sw.binarize_(model, skip=sw.last)
     text = str(sw.summary(model))
     assert "BinaryLinear" in text and "BatchNorm1d" in text
-    assert "4,096 of 4,874 weights take one bit" in text
+    assert "4,096 of 4,938 weights take one bit" in text

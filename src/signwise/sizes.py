@@ -11,6 +11,7 @@ A batch norm right after a layer takes that layer's scale and bias into its own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import nn
@@ -46,7 +47,8 @@ class Summary:
 
     @property
     def binary_weights(self) -> int:
-        return sum(layer.weights for layer in self.layers if layer.bits == 1)
+        # A binary layer's bias is one of its weights, but stays float.
+        return sum(math.prod(layer.shape) for layer in self.layers if layer.bits == 1)
 
     @property
     def bytes_now(self) -> int:
