@@ -6,7 +6,7 @@ float32 tensors on the CPU go to the native kernels; everything else unpacks the
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -26,12 +26,9 @@ from signwise.runtime import ops
 def packed_linear(input: Tensor, bits: Tensor, scale: Tensor | None, bias: Tensor | None) -> Tensor:
     """scale * (signs @ input) + bias, on the last dimension of ``input``."""
     out_features, in_features = bits.shape[0], input.shape[-1]
-
-    def layer(names: dict[str, Any]) -> ops.Dense:
-        return ops.Dense(out_features=out_features, in_features=in_features, **names)
-
     rows = input.reshape(-1, in_features)
-    native = run_native(layer, rows, bits, scale, bias)
+    geometry = (("out_features", out_features), ("in_features", in_features))
+    native = run_native(ops.Dense, geometry, rows, bits, scale, bias)
     if native is not None:
         return native.reshape(*input.shape[:-1], out_features)
     total = F.linear(input, unpack_bits(bits, (out_features, in_features), input.dtype))
@@ -50,14 +47,15 @@ def packed_conv2d(
 ) -> Tensor:  # fmt: skip
     """A convolution of ``(batch, channels, height, width)``; ``padding`` is top, left, bottom, right."""
     top, left, bottom, right = padding
-
-    def layer(names: dict[str, Any]) -> ops.Conv:
-        return ops.Conv(
-            out_channels=bits.shape[0], kernel=(kernel[0], kernel[1]), stride=(stride[0], stride[1]),
-            padding=(top, left, bottom, right), dilation=(dilation[0], dilation[1]), groups=groups, **names,
-        )  # fmt: skip
-
-    native = run_native(layer, input, bits, scale, bias)
+    geometry = (
+        ("out_channels", bits.shape[0]),
+        ("kernel", tuple(kernel)),
+        ("stride", tuple(stride)),
+        ("padding", tuple(padding)),
+        ("dilation", tuple(dilation)),
+        ("groups", groups),
+    )
+    native = run_native(ops.Conv, geometry, input, bits, scale, bias)
     if native is not None:
         return native
     weight = unpack_bits(bits, (bits.shape[0], input.shape[1] // groups, *kernel), input.dtype)

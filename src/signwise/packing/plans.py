@@ -37,7 +37,8 @@ _lock = threading.Lock()
 
 
 def run_native(
-    layer: Callable[[dict[str, Any]], ops.Weighted],
+    layer: Callable[..., ops.Weighted],
+    geometry: tuple[tuple[str, Any], ...],
     examples: Tensor,
     bits: Tensor,
     scale: Tensor | None,
@@ -46,25 +47,32 @@ def run_native(
     """Run one layer with the native kernels, or return ``None`` where they cannot take these tensors.
 
     Args:
-        layer: makes the operation from the arguments that all layers share.
+        layer: the kind of operation.
+        geometry: its attributes besides the tensors, with their names.
         examples: a batch.
         bits, scale, bias: the layer's tensors.
     """
-    tensors = {"weight": bits, "scale": scale, "bias": bias}
-    present = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    on_cpu = all(tensor.device.type == "cpu" for tensor in (examples, *present.values()))
+    tensors = [tensor for tensor in (bits, scale, bias) if tensor is not None]
+    on_cpu = all(tensor.device.type == "cpu" for tensor in (examples, *tensors))
     if examples.dtype != torch.float32 or not on_cpu or native.library() is None:
         return None
-    operation = layer({"inputs": (0,), "bits": 1, **{name: name if name in present else None for name in tensors}})
     shape, threads = tuple(examples.shape[1:]), torch.get_num_threads()
-    key = (operation, shape, threads)
-    versions = tuple(_version(tensor) for tensor in present.values())
+    key = (geometry, shape, threads)
+    versions = tuple(_version(tensor) for tensor in tensors)
     with _lock:
         plans = _plans.setdefault(bits, {})
         plan = plans.get(key)
         if plan is None or plan.versions != versions or plan.scale is not scale or plan.bias is not bias:
-            arrays = {name: tensor.detach().numpy() for name, tensor in present.items()}
-            program = Program(input_shape=shape, ops=(operation,), tensors=arrays, output=1)
+            named = {"weight": bits, "scale": scale, "bias": bias}
+            arrays = {name: tensor.detach().float().numpy() for name, tensor in named.items() if tensor is not None}
+            arrays["weight"] = bits.numpy()
+            names = {name: name for name in arrays}
+            program = Program(
+                input_shape=shape,
+                ops=(layer(inputs=(0,), bits=1, **names, **dict(geometry)),),
+                tensors=arrays,
+                output=1,
+            )
             plans.pop(key, None)
             while len(plans) >= LARGEST_SHAPES:
                 del plans[next(iter(plans))]
