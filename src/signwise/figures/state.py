@@ -89,8 +89,7 @@ def resampled(histogram: Mapping[str, Any], edges: npt.NDArray[np.float64]) -> n
     low, high = histogram["low"], histogram["high"]
     if high <= low:
         # All weights are equal: histc's bins have no width, the share belongs to the one bin around them.
-        inside = ((edges[:-1] <= low) & (low < edges[1:])).astype(np.float64)
-        return inside
+        return np.where((edges[:-1] <= low) & (low < edges[1:]), 1.0, 0.0)
     cumulated = np.concatenate([[0.0], np.cumsum(counts) / counts.sum()])
     old_edges = np.linspace(low, high, len(counts) + 1)
     shares: npt.NDArray[np.float64] = np.diff(np.interp(edges, old_edges, cumulated))
@@ -100,12 +99,18 @@ def resampled(histogram: Mapping[str, Any], edges: npt.NDArray[np.float64]) -> n
 def _draw_histograms(axes: Any, states: Sequence[State], name: str, title: str) -> None:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
-    extents = [max(-state[name]["low"], state[name]["high"]) for state in states]
-    # Weight decay takes φ to a small part of its first extent: near zero the scale is linear, beyond it logarithmic.
-    width = max(float(np.median(extents)), 1e-6)
-    reach = np.arcsinh(1.02 * max(extents) / width)
-    edges = width * np.sinh(np.linspace(-reach, reach, _BINS + 1))
-    axes.set_yscale("asinh", linear_width=width)
+    extents = [max(-state[name]["low"], state[name]["high"], 1e-9) for state in states]
+    furthest, usual = 1.02 * max(extents), float(np.median(extents))
+    edges = np.linspace(-furthest, furthest, _BINS + 1)
+    if name == "latent" and usual < furthest / 4:
+        # Weight decay takes φ to a small part of its first extent: a scale that is linear near zero and logarithmic
+        # beyond shows both.
+        reach = np.arcsinh(furthest / usual)
+        edges = usual * np.sinh(np.linspace(-reach, reach, _BINS + 1))
+        axes.set_yscale("asinh", linear_width=usual)
+        axes.set_yticks([sign * _round_below(value) for sign in (-1, 1) for value in (furthest, usual)] + [0])
+        axes.set_yticks([], minor=True)
+        axes.yaxis.set_major_formatter("{x:g}")
     shares = np.stack([resampled(state[name], edges) for state in states], axis=1)  # (bins, states)
     # Each time by its own peak: weights that gather in two points would make all other times look empty.
     shares /= shares.max(axis=0, keepdims=True)
@@ -123,6 +128,12 @@ def _draw_histograms(axes: Any, states: Sequence[State], name: str, title: str) 
     axes.grid(False)
     axes.set_title(title)
     axes.set_ylabel("value")
+
+
+def _round_below(value: float) -> float:
+    """The largest of 1, 2 and 5 times a power of ten that is not above the value."""
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(power * max(digit for digit in (1, 2, 5) if digit * power <= value * (1 + 1e-9)))
 
 
 def _draw_signs(axes: Any, states: Sequence[State]) -> None:

@@ -99,10 +99,15 @@ def subplots(rows: int = 1, columns: int = 1, *, width: float = 7.0, height: flo
         return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path, about: str | None = None) -> None:
     """Write a figure as PNG or SVG, by the name's ending, whole or not at all; folders are made as needed.
 
     The same figure gives the same bytes: neither the date nor matplotlib's version is written into the file.
+
+    Args:
+        figure: what was drawn.
+        path: the file.
+        about: a text to keep in the file, unseen, such as what it was drawn from.
 
     Raises:
         SignwiseError: the name ends in something else, or the file cannot be written.
@@ -111,7 +116,9 @@ def save(figure: Figure, path: Path) -> None:
 
     if path.suffix not in _FORMATS:
         raise SignwiseError(f"a figure is saved as {' or '.join(_FORMATS)}, got {path.name!r}")
-    metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
+    metadata: dict[str, str | None] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
+    if about is not None:
+        metadata["Description"] = about
     buffer = io.BytesIO()
     with mpl.rc_context(_SETTINGS):
         figure.savefig(buffer, format=path.suffix[1:], metadata=metadata)

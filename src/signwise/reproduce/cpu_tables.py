@@ -91,13 +91,21 @@ def gpu(recipes: Sequence[Recipe], macs: Mapping[str, int]) -> Table:
                 str(recipe.bits),
                 f"{macs[recipe.name] / 1e6:,.1f} M",
                 str(recipe.batch_size),
+                f"{cost.operations / 1e9:,.0f} · 10⁹",
                 f"{cost.steps:,}",
-                f"{cost.operations / 1e18:,.3f} · 10¹⁸",
                 f"{cost.hours:,.2f}",
             )
         )
     rows.append(("**all of them**", "", "", "", "", "", f"**{hours:,.1f}**"))
-    headings = ("Experiment", "Bits", "MACs an image", "Images a step", "Steps", "Operations", f"Hours, {GPU.name}")
+    headings = (
+        "Experiment",
+        "Bits",
+        "MACs an image",
+        "Images a step",
+        "Operations a step",
+        "Steps",
+        f"Hours, {GPU.name}",
+    )
     return Table(headings=headings, rows=tuple(rows), words=1)
 
 

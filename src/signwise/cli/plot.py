@@ -1,0 +1,60 @@
+"""``signwise plot``: the figures of a run, while it trains or afterwards."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from signwise.errors import SignwiseError
+
+_EXAMPLES = """examples:
+  signwise plot runs/lenet5-mnist                    errors.png and, with 1 bit, state.png in the run's folder
+  signwise plot runs/lenet5-mnist --out figures --format svg
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "plot",
+        help="draw the figures of a run",
+        description="Draw the error curves of a run, and the state of its watched layers as in the paper's figure.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="RUN", type=Path, help="a run's folder; it may still be training")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the figures go (default: the run's folder)")
+    parser.add_argument("--format", choices=("png", "svg"), default="png", help="png by default")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draw and say where the figures are."""
+    from signwise.figures.errors import errors_figure
+    from signwise.figures.state import state_figure
+    from signwise.figures.style import save
+    from signwise.reproduce.cpu_tables import network_title
+    from signwise.training.recipe import Recipe
+    from signwise.training.run_folder import read_config, read_records
+
+    folder: Path = arguments.folder
+    recipe = Recipe.from_json(read_config(folder)["recipe"])
+    rows = read_records(folder / "metrics.jsonl")
+    if not rows:
+        raise SignwiseError(f"the run in {folder} has not finished an epoch yet")
+    out = arguments.out or folder
+    title = f"{network_title(recipe)}, {recipe.bits} bit, seed {recipe.seed}"
+    curves = {name: [row[name] for row in rows] for name in ("error", "relaxed_error", "train_error")}
+    figures = {"errors": errors_figure(curves, title)}
+    states = read_records(folder / "state.jsonl")
+    layers = list(dict.fromkeys(state["layer"] for state in states))
+    for layer in layers:
+        name = "state" if len(layers) == 1 else f"state-{layer}"
+        history = [state for state in states if state["layer"] == layer]
+        figures[name] = state_figure(history, f"{title}, layer {layer}")
+    for name, figure in figures.items():
+        path = out / f"{name}.{arguments.format}"
+        save(figure, path)
+        print(path)
+    return 0
