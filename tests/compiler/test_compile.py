@@ -9,6 +9,7 @@ from torch import nn
 import signwise as sw
 from signwise.compiler import compile  # noqa: A004
 from signwise.runtime import fallback
+from signwise.runtime.file import encode
 
 IMAGE = (3, 9, 8)
 
@@ -135,6 +136,14 @@ def test_binary_layers_with_scales_and_biases_are_packed():
     assert [operation.bits for operation in program.ops if hasattr(operation, "bits")] == [1, 1, 1, 1]
     assert program.tensors["other.weight"].dtype == np.uint8
     assert sum(name.startswith("conv.weight") for name in program.tensors) == 1, "two calls share their bits"
+
+
+def test_a_packed_model_gives_the_program_of_the_binary_one():
+    model = Code(lambda m, x: m.head(F.relu(m.norm(m.other(F.relu(m.conv(x))))).mean((2, 3))))
+    sw.binarize_(model, skip=None, output_scale=0.5)
+    expected = compile(model, torch.zeros(1, *IMAGE))
+    sw.pack_(model)
+    assert encode(compile(model, torch.zeros(1, *IMAGE))) == encode(expected)
 
 
 def test_tensors_are_named_after_their_modules():

@@ -107,6 +107,14 @@ def test_arithmetic_cannot_grow_beyond_the_limit():
         infer_shapes((1, 4096, 4096), [slow])
 
 
+def test_a_weight_cannot_be_copied_without_end():
+    dense = [ops.Dense(inputs=(value,), weight="weight", bits=1, out_features=8, in_features=8) for value in range(65)]
+    tensors = {"weight": np.zeros((8, 1), np.uint8)}
+    Program(input_shape=(8,), ops=tuple(dense[:64]), tensors=tensors, output=64)
+    with pytest.raises(FormatError, match="more than 64 operations share the weight 'weight'"):
+        Program(input_shape=(8,), ops=tuple(dense), tensors=tensors, output=65)
+
+
 def test_too_many_operations_are_refused():
     with pytest.raises(FormatError, match="may have 4096 operations, got 4097"):
         infer_shapes((1,), [ops.Relu(inputs=(0,))] * 4097)

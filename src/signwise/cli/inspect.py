@@ -41,17 +41,19 @@ def add(subparsers: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="a .sw file")
+    parser.add_argument("file", metavar="FILE", type=Path, help="a packed file, or a shipped network by its name")
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the file and print."""
+    from signwise import shipped
     from signwise.runtime.file import load
 
-    program = load(arguments.file)
-    size = arguments.file.stat().st_size
+    path = shipped.resolve(arguments.file)
+    program = load(path)
+    size = path.stat().st_size
     if arguments.json:
         print(json.dumps(_document(program, size), indent=2))
     else:
@@ -106,8 +108,8 @@ def describe(program: Program, size: int) -> str:
     lines += [
         "",
         f"input   {_shape(program.input_shape)}",
-        f"binary  {len(binary)} layers, {sum(row.weights for row in binary):,} weights of one bit",
-        f"float   {len(real)} layers, {sum(row.weights for row in real):,} weights{_named(real)}",
+        f"binary  {_count(binary)}, {sum(row.weights for row in binary):,} weights of one bit",
+        f"float   {_count(real)}, {sum(row.weights for row in real):,} weights{_named(real)}",
         f"bytes   {size:,}: tensors {program.nbytes:,}, header {size - program.nbytes:,}",
     ]
     weights = sum(row.weights for row in table)
@@ -153,6 +155,10 @@ def _table(table: list[Row]) -> list[str]:
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
+
+
+def _count(layers: list[Row]) -> str:
+    return "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
 
 
 def _named(layers: list[Row]) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from signwise.compiler.arithmetic import add, divide, multiply, reverse_subtract, subtract
-from signwise.compiler.known import Call, Known, Padded, UnsupportedError, Value
+from signwise.compiler.known import Call, Constant, Known, Padded, UnsupportedError, Value
+from signwise.packing.bits import unpack_bits
 from signwise.runtime import ops
 
 Translation = Callable[..., Known]
@@ -65,6 +66,32 @@ def linear(call: Call, *, input: Known, weight: Known, bias: Known | None) -> Va
     out_features, in_features = constant.tensor.shape
     tensors = call.layer_tensors(constant, bias)
     return call.add(ops.Dense(inputs=(value,), out_features=out_features, in_features=in_features, **tensors))
+
+
+def packed_linear(call: Call, *, input: Known, bits: Known, scale: Known | None, bias: Known | None) -> Value:
+    """A layer of ``signwise.pack_``."""
+    rows, terms = call.constant(bits).tensor.shape[0], call.draft.shape(call.value(input))[-1]
+    return linear(call, input=input, weight=_unpacked(call, bits, scale, (rows, terms)), bias=bias)
+
+
+def packed_conv2d(
+    call: Call, *, input: Known, bits: Known, scale: Known | None, bias: Known | None, kernel: list[int],
+    padding: list[int], groups: int, **geometry: list[int],
+) -> Value:  # fmt: skip
+    """A layer of ``signwise.pack_``; its padding is top, left, bottom, right."""
+    value = call.value(input)
+    shape = (call.constant(bits).tensor.shape[0], call.draft.shape(value)[0] // groups, *kernel)
+    top, left, bottom, right = padding
+    weight = _unpacked(call, bits, scale, shape)
+    padded = Padded(value, (top, left, bottom, right))
+    return conv2d(call, input=padded, weight=weight, bias=bias, padding="valid", groups=groups, **geometry)
+
+
+def _unpacked(call: Call, bits: Known, scale: Known | None, shape: tuple[int, ...]) -> Constant:
+    packed = call.constant(bits)
+    return Constant(
+        unpack_bits(packed.tensor, shape), packed.name, True, None if scale is None else call.constant(scale).tensor
+    )
 
 
 def batch_norm(
@@ -213,6 +240,8 @@ def softmax(call: Call, *, self: Known, dim: int, **_: object) -> Value:
 TRANSLATIONS: dict[str, Translation] = {
     **dict.fromkeys(("aten.conv2d.default", "aten.conv2d.padding"), conv2d),
     "aten.linear.default": linear,
+    "signwise.packed_linear.default": packed_linear,
+    "signwise.packed_conv2d.default": packed_conv2d,
     "aten._native_batch_norm_legit_no_training.default": batch_norm,
     "aten.relu.default": relu,
     **dict.fromkeys(("aten.clamp.default", "aten.clamp_min.default"), clamp),

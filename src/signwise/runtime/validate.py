@@ -7,6 +7,7 @@ hostile file costs no more memory than its own bytes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
 LARGEST_OPERATIONS = 4096
 LARGEST_ACTIVATIONS = 2**28  # numbers an example, padding included, over all values: 1 GiB of float32
 LARGEST_WORK = 2**40  # additions or multiplications an example: a hundred times a ResNet-152
+LARGEST_READERS = 64  # operations that share one weight: each may keep a copy in the order of its kernels
 LARGEST_TERMS = 2**23  # of one binary dot product: 255 times as much still fits a 32-bit integer
 
 
@@ -116,6 +118,7 @@ def output_shape(operation: ops.Operation, inputs: Sequence[Shape]) -> Shape:
 def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], tensors: Tensors) -> None:
     """Each tensor is used, and is what its operation needs: there, of the right type and shape, finite, pad bits 0."""
     used: set[str] = set()
+    readers: Counter[str] = Counter()
     for index, operation in enumerate(operations):
         inputs = [shapes[value] for value in operation.inputs]
         for attribute, name, dtype, shape in _tensors_of(operation, inputs):
@@ -127,8 +130,12 @@ def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], 
                 found = f"{tensor.dtype} {list(tensor.shape)}"
                 raise FormatError(f"{where} must be {np.dtype(dtype)} {list(shape)}, got {found}")
             used.add(name)
-        if isinstance(operation, ops.Weighted) and operation.bits == 1:
-            _check_pad_bits(f"operation {index} ({operation.kind})", operation, inputs[0], tensors)
+        if isinstance(operation, ops.Weighted):
+            readers[operation.weight] += 1
+            if readers[operation.weight] > LARGEST_READERS:
+                raise FormatError(f"more than {LARGEST_READERS} operations share the weight {operation.weight!r}")
+            if operation.bits == 1:
+                _check_pad_bits(f"operation {index} ({operation.kind})", operation, inputs[0], tensors)
     if unused := sorted(set(tensors) - used):
         raise FormatError(f"no operation uses tensor {unused[0]!r}")
     for name, tensor in tensors.items():
