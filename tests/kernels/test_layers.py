@@ -1,0 +1,160 @@
+"""Every kernel against a reference of a few lines, on thousands of random shapes and every instruction set here."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from signwise.runtime import Model, native, ops
+from signwise.runtime.program import Program
+
+ISAS = native.available_isas()
+SHAPES = 700  # of convolutions, for each instruction set and kind of input
+
+pytestmark = pytest.mark.skipif(not ISAS, reason="needs the native library")
+
+
+@pytest.fixture(params=ISAS)
+def isa(request, monkeypatch):
+    monkeypatch.setenv("SIGNWISE_ISA", request.param)
+    return request.param
+
+
+def reference(images, weight, stride, padding, dilation, groups):
+    top, left, bottom, right = padding
+    padded = np.pad(images, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    reach = [dilation[i] * (weight.shape[2 + i] - 1) + 1 for i in range(2)]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3))
+    windows = windows[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+    parts = zip(np.split(windows, groups, 1), np.split(weight, groups), strict=True)
+    return np.concatenate([np.einsum("bchwij,ocij->bohw", image, part) for image, part in parts], 1)
+
+
+def pack(signs):
+    return np.packbits(signs.reshape(len(signs), -1) > 0, axis=1, bitorder="little")
+
+
+def pick(rng, low, high):
+    return int(rng.integers(low, high + 1))
+
+
+def random_convolution(rng):
+    """Shapes with everything odd about them; small enough that thousands of them take seconds."""
+    while True:
+        groups = int(rng.choice([1, 1, 1, 2, 3]))
+        channels, filters = groups * pick(rng, 1, 23), groups * pick(rng, 1, 60)
+        kernel, stride, dilation = ((pick(rng, 1, high), pick(rng, 1, high)) for high in (5, 3, 2))
+        padding = tuple(pick(rng, 0, 2) for _ in range(4))
+        size = pick(rng, 1, 18), pick(rng, 1, 36)
+        room = [size[i] + padding[i] + padding[i + 2] - dilation[i] * (kernel[i] - 1) for i in range(2)]
+        if min(room) > 0:
+            return channels, filters, kernel, stride, padding, dilation, groups, size
+
+
+def run_convolution(images, weight, bits, stride, padding, dilation, groups, quantized=None, threads=1):
+    """Through a program: the input is rounded first where ``quantized`` says so."""
+    first = (ops.Relu(inputs=(0,), out=quantized),) if quantized else ()
+    layer = ops.Conv(
+        inputs=(len(first),), weight="weight", bits=bits, out_channels=len(weight), kernel=weight.shape[2:],
+        stride=stride, padding=padding, dilation=dilation, groups=groups,
+    )  # fmt: skip
+    tensors = {"weight": pack(weight) if bits == 1 else weight}
+    program = Program(input_shape=images.shape[1:], ops=(*first, layer), tensors=tensors, output=len(first) + 1)
+    return Model(program, threads)(images)
+
+
+def test_binary_convolutions_of_floats_equal_the_reference(isa):
+    rng = np.random.default_rng(1)
+    for _ in range(SHAPES):
+        channels, filters, kernel, stride, padding, dilation, groups, size = random_convolution(rng)
+        images = rng.normal(size=(pick(rng, 1, 5), channels, *size)).astype(np.float32)
+        signs = rng.choice([-1, 1], (filters, channels // groups, *kernel))
+        found = run_convolution(images, signs, 1, stride, padding, dilation, groups, threads=pick(rng, 1, 3))
+        expected = reference(images.astype(np.float64), signs, stride, padding, dilation, groups)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_binary_convolutions_of_integers_are_exact(isa, kind):
+    rng = np.random.default_rng(2)
+    for _ in range(SHAPES):
+        channels, filters, kernel, stride, padding, dilation, groups, size = random_convolution(rng)
+        images = rng.integers(0, 256 if kind == "uint8" else 128, (pick(rng, 1, 5), channels, *size))
+        signs = rng.choice([-1, 1], (filters, channels // groups, *kernel))
+        found = run_convolution(
+            images, signs, 1, stride, padding, dilation, groups, ops.Quantized(type=kind, scale=1.0)
+        )
+        np.testing.assert_array_equal(found, reference(images, signs, stride, padding, dilation, groups))
+
+
+def test_float_convolutions_equal_the_reference(isa):
+    rng = np.random.default_rng(3)
+    for _ in range(SHAPES // 2):
+        channels, filters, kernel, stride, padding, dilation, groups, size = random_convolution(rng)
+        images = rng.normal(size=(pick(rng, 1, 3), channels, *size)).astype(np.float32)
+        weight = rng.normal(size=(filters, channels // groups, *kernel)).astype(np.float32)
+        found = run_convolution(images, weight, 32, stride, padding, dilation, groups)
+        expected = reference(images.astype(np.float64), weight, stride, padding, dilation, groups)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("extreme", [0, 255])
+def test_integer_sums_do_not_overflow_at_the_extremes(isa, extreme):
+    # 512 channels of a 5x5 filter: 12,800 terms of one sign, far beyond 16 bits, in every way to divide them.
+    images = np.full((1, 512, 6, 9), extreme)
+    signs = np.concatenate([np.ones((20, 512, 5, 5)), -np.ones((13, 512, 5, 5))])
+    found = run_convolution(
+        images, signs, 1, (1, 1), (2, 2, 2, 2), (1, 1), 1, ops.Quantized(type="uint8", scale=1.0)
+    )
+    np.testing.assert_array_equal(found, reference(images, signs, (1, 1), (2, 2, 2, 2), (1, 1), 1))
+
+
+def test_the_layers_of_resnet18_equal_the_reference(isa):
+    rng = np.random.default_rng(4)
+    for channels, filters, size, stride in [(64, 64, 32, 1), (64, 128, 32, 2), (256, 256, 8, 1), (512, 512, 4, 1)]:
+        images = rng.normal(size=(2, channels, size, size)).astype(np.float32)
+        signs = rng.choice([-1, 1], (filters, channels, 3, 3))
+        found = run_convolution(images, signs, 1, (stride, stride), (1, 1, 1, 1), (1, 1), 1)
+        expected = reference(images, signs.astype(np.float32), (stride, stride), (1, 1, 1, 1), (1, 1), 1)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def run_dense(rows, weight, bits, quantized=None, threads=1):
+    first = (ops.Relu(inputs=(0,), out=quantized),) if quantized else ()
+    layer = ops.Dense(
+        inputs=(len(first),), weight="weight", bits=bits, out_features=len(weight), in_features=weight.shape[1]
+    )
+    tensors = {"weight": pack(weight) if bits == 1 else weight}
+    program = Program(input_shape=rows.shape[1:], ops=(*first, layer), tensors=tensors, output=len(first) + 1)
+    return Model(program, threads)(rows)
+
+
+@pytest.mark.parametrize("bits", [1, 32])
+def test_dense_layers_equal_the_matrix_product_for_one_row_and_many(isa, bits):
+    rng = np.random.default_rng(5)
+    for count, threads in itertools.product([1, 2, 11, 12, 13, 64, 65, 130], [1, 2]):
+        inputs, filters = pick(rng, 1, 300), pick(rng, 1, 300)
+        rows = rng.normal(size=(count, inputs)).astype(np.float32)
+        weight = rng.choice([-1.0, 1.0], (filters, inputs)).astype(np.float32)
+        if bits == 32:
+            weight *= rng.normal(size=(filters, inputs)).astype(np.float32)
+        np.testing.assert_allclose(run_dense(rows, weight, bits, threads=threads), rows @ weight.T, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 7, 40])
+def test_dense_layers_of_integers_are_exact(isa, count):
+    rng = np.random.default_rng(6)
+    rows: npt.NDArray[np.int64] = rng.integers(0, 256, (count, 1003))
+    signs = rng.choice([-1, 1], (77, 1003))
+    found = run_dense(rows, signs, 1, ops.Quantized(type="uint8", scale=1.0))
+    np.testing.assert_array_equal(found, rows @ signs.T)
+
+
+def test_a_large_dense_layer_is_divided_among_threads(isa):
+    rng = np.random.default_rng(7)
+    rows = rng.normal(size=(1, 512)).astype(np.float32)
+    signs = rng.choice([-1, 1], (1001, 512))
+    np.testing.assert_allclose(run_dense(rows, signs, 1, threads=3), rows @ signs.T, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,298 @@
+"""Programs on the native kernels against the same programs in numpy."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from signwise.errors import SignwiseError
+from signwise.runtime import Model, fallback, load, native, ops
+from signwise.runtime.program import Program
+
+ISAS = native.available_isas()
+needs_library = pytest.mark.skipif(not ISAS, reason="needs the native library")
+
+
+@pytest.fixture(params=ISAS)
+def isa(request, monkeypatch):
+    monkeypatch.setenv("SIGNWISE_ISA", request.param)
+    return request.param
+
+
+class Writer:
+    """Writes random programs: operations on random earlier values, whatever fits."""
+
+    def __init__(self, seed: int, eight_bits: bool) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.eight_bits = eight_bits
+        self.shapes: list[tuple[int, ...]] = [(self.number(1, 9), self.number(3, 17), self.number(3, 17))]
+        self.ops: list[ops.Operation] = []
+        self.tensors: dict[str, np.ndarray] = {}
+
+    def number(self, low, high):
+        return int(self.rng.integers(low, high + 1))
+
+    def flag(self):
+        return bool(self.rng.random() < 0.5)
+
+    def tensor(self, array):
+        name = f"t{len(self.tensors)}"
+        self.tensors[name] = array
+        return name
+
+    def channels(self, count):
+        return self.tensor(self.rng.normal(size=count).astype(np.float32))
+
+    def out(self):
+        if not self.eight_bits or self.rng.random() < 0.3:
+            return None
+        return ops.Quantized(type="uint8" if self.flag() else "int8", scale=float(2.0 ** self.number(-6, -2)))
+
+    def weights(self, filters, terms, shape):
+        if self.rng.random() < 0.8:
+            packed = self.rng.integers(0, 256, (filters, (terms + 7) // 8)).astype(np.uint8)
+            packed[:, -1] &= 0xFF >> (-terms % 8)
+            return 1, self.tensor(packed)
+        return 32, self.tensor(self.rng.normal(size=shape).astype(np.float32))
+
+    def layer(self, value, shape, filters, terms, made):
+        bits, weight = self.weights(filters, terms, shape)
+        same = [other for other, found in enumerate(self.shapes) if found == made]
+        inputs = (value, int(self.rng.choice(same))) if same and self.flag() else (value,)
+        # Scaled so that values neither vanish nor explode.
+        scale = self.tensor((self.rng.normal(size=filters) / np.sqrt(terms)).astype(np.float32))
+        bias = self.channels(filters) if self.flag() else None
+        return dict(inputs=inputs, weight=weight, bits=bits, scale=scale, bias=bias, relu=self.flag(), out=self.out())
+
+    def add(self):
+        value = self.number(max(0, len(self.shapes) - 3), len(self.shapes) - 1)
+        shape = self.shapes[value]
+        one = dict(inputs=(value,), out=self.out())
+        image = len(shape) == 3
+        kinds = ["affine", "relu", "add", "pad", "concat"] + (
+            ["conv"] * 5 + ["max", "avg", "flatten", "global"] if image else ["dense"] * 3 + ["softmax"]
+        )
+        kind = self.rng.choice(kinds)
+        made = shape
+        match kind:
+            case "conv":
+                channels, height, width = shape
+                kernel = self.number(1, min(3, height)), self.number(1, min(3, width))
+                stride, padding = (self.number(1, 2), self.number(1, 2)), tuple(self.number(0, 1) for _ in range(4))
+                filters = self.number(1, 40)
+                sizes = [(shape[1 + i] + padding[i] + padding[i + 2] - kernel[i]) // stride[i] + 1 for i in range(2)]
+                made = (filters, *sizes)
+                terms = channels * kernel[0] * kernel[1]
+                shared = self.layer(value, (filters, channels, *kernel), filters, terms, made)
+                operation = ops.Conv(out_channels=filters, kernel=kernel, stride=stride, padding=padding, **shared)
+            case "dense":
+                filters = self.number(1, 50)
+                made = (filters,)
+                shared = self.layer(value, (filters, shape[0]), filters, shape[0], made)
+                operation = ops.Dense(out_features=filters, in_features=shape[0], **shared)
+            case "affine":
+                scale, bias = self.channels(shape[0]), self.channels(shape[0])
+                operation = ops.Affine(scale=scale, bias=bias, relu=self.flag(), **one)
+            case "relu":
+                operation = ops.Relu(**one)
+            case "add":
+                same = [other for other, found in enumerate(self.shapes) if found == shape]
+                operation = ops.Add(inputs=(value, int(self.rng.choice(same))), relu=self.flag(), out=self.out())
+            case "pad":
+                before, after = self.number(0, 3), self.number(0, 3)
+                made = (before + shape[0] + after, *shape[1:])
+                operation = ops.PadChannels(before=before, after=after, **one)
+            case "concat":
+                same = [other for other, found in enumerate(self.shapes) if found[1:] == shape[1:]]
+                other = int(self.rng.choice(same))
+                made = (shape[0] + self.shapes[other][0], *shape[1:])
+                operation = ops.Concat(inputs=(value, other), out=self.out())
+            case "max" | "avg":
+                kernel = self.number(1, min(3, shape[1])), self.number(1, min(3, shape[2]))
+                stride = self.number(1, 3), self.number(1, 3)
+                padding = tuple(self.number(0, min(1, kernel[i % 2] - 1)) for i in range(4))
+                made = (
+                    shape[0],
+                    *((shape[1 + i] + padding[i] + padding[i + 2] - kernel[i]) // stride[i] + 1 for i in range(2)),
+                )
+                shared = dict(kernel=kernel, stride=stride, padding=padding, **one)
+                if kind == "max":
+                    operation = ops.MaxPool(**shared)
+                else:
+                    operation = ops.AvgPool(count_include_pad=self.flag(), **shared)
+            case "flatten":
+                made = (int(np.prod(shape)),)
+                operation = ops.Flatten(**one)
+            case "global":
+                made = (shape[0],)
+                operation = ops.GlobalPool(**one)
+            case _:
+                operation = ops.Softmax(**one)
+        self.ops.append(operation)
+        self.shapes.append(made)
+
+    def program(self):
+        for _ in range(self.number(1, 8)):
+            self.add()
+        output = self.number(max(1, len(self.ops) - 2), len(self.ops))
+        return Program(input_shape=self.shapes[0], ops=tuple(self.ops), tensors=self.tensors, output=output)
+
+
+def batch_for(program, seed, size=None):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(size or int(rng.integers(1, 8)), *program.input_shape)).astype(np.float32)
+
+
+@needs_library
+def test_random_programs_in_float32_equal_numpy(isa):
+    for seed in range(250):
+        program = Writer(seed, eight_bits=False).program()
+        batch = batch_for(program, seed)
+        expected = fallback.run(program, batch)
+        found = Model(program, threads=1 + seed % 3)(batch)
+        scale = max(1.0, float(np.abs(expected).max()))
+        np.testing.assert_allclose(found / scale, expected / scale, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}")
+
+
+@needs_library
+def test_random_programs_in_8_bits_differ_from_numpy_by_rounding_alone(isa):
+    # A number next to a half may be rounded the other way, once in a while; a wrong kernel is wrong everywhere.
+    differing = total = 0
+    for seed in range(250):
+        program = Writer(seed, eight_bits=True).program()
+        batch = batch_for(program, seed)
+        expected = fallback.run(program, batch)
+        found = Model(program, threads=1 + seed % 3)(batch)
+        scale = max(1.0, float(np.abs(expected).max()))
+        close = np.isclose(found / scale, expected / scale, rtol=1e-3, atol=1e-4)
+        assert close.mean() > 0.9, f"seed {seed}"
+        differing += int((~close).sum())
+        total += close.size
+    assert differing < 0.01 * total
+
+
+def small_network(seed=0):
+    rng = np.random.default_rng(seed)
+
+    def bits(filters, terms):
+        packed = rng.integers(0, 256, (filters, (terms + 7) // 8)).astype(np.uint8)
+        packed[:, -1] &= 0xFF >> (-terms % 8)
+        return packed
+
+    operations = (
+        ops.Conv(inputs=(0,), weight="a", bits=1, out_channels=30, kernel=(3, 3), padding=(1, 1, 1, 1), relu=True),
+        ops.Conv(inputs=(1, 1), weight="b", bits=1, out_channels=30, kernel=(3, 3), padding=(1, 1, 1, 1)),
+        ops.GlobalPool(inputs=(2,)),
+        ops.Dense(inputs=(3,), weight="c", bits=1, out_features=7, in_features=30),
+    )
+    tensors = {"a": bits(30, 54), "b": bits(30, 270), "c": bits(7, 30)}
+    return Program(input_shape=(6, 11, 13), ops=operations, tensors=tensors, output=4)
+
+
+@needs_library
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_answer_to_an_example_does_not_depend_on_its_batch_or_the_threads(threads):
+    program = small_network()
+    batch = batch_for(program, 0, size=23)
+    model = Model(program, threads)
+    whole = model(batch)
+    np.testing.assert_allclose(whole, fallback.run(program, batch), rtol=1e-4, atol=1e-3)
+    for size in (1, 2, 4, 9):
+        np.testing.assert_allclose(model(batch[:size]), whole[:size], rtol=1e-5, atol=1e-4)
+
+
+@needs_library
+def test_calls_from_many_threads_at_once_agree():
+    program = small_network()
+    model = Model(program, threads=3)
+    batches = [batch_for(program, seed, size=1 + seed) for seed in range(8)]
+    expected = [model(batch) for batch in batches]
+    wrong = []
+
+    def call(index):
+        for _ in range(20):
+            if not np.allclose(model(batches[index]), expected[index], rtol=1e-5, atol=1e-4):
+                wrong.append(index)
+
+    callers = [threading.Thread(target=call, args=(index,)) for index in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+@needs_library
+def test_an_empty_batch_has_no_answers():
+    program = small_network()
+    assert Model(program)(np.empty((0, *program.input_shape))).shape == (0, 7)
+
+
+@needs_library
+def test_the_input_itself_may_be_the_answer():
+    program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=0)
+    np.testing.assert_array_equal(Model(program)(np.array([[-1, 0, 2]])), [[-1, 0, 2]])
+
+
+@needs_library
+def test_a_nan_reaches_the_answer():
+    program = small_network()
+    batch = batch_for(program, 0, size=1)
+    batch[0, 0, 5, 5] = np.nan
+    assert np.isnan(Model(program)(batch)).all()
+
+
+@needs_library
+def test_a_call_leaves_its_input_as_it_was():
+    program = small_network()
+    batch = batch_for(program, 0, size=3)
+    before = batch.copy()
+    Model(program)(batch)
+    np.testing.assert_array_equal(batch, before)
+
+
+@needs_library
+def test_memory_for_values_is_used_again():
+    # A chain of many equal values needs the memory of two.
+    program = Program(
+        input_shape=(8, 16, 16), ops=tuple(ops.Relu(inputs=(i,)) for i in range(20)), tensors={}, output=20
+    )
+    assert Model(program).native.activation_bytes(1) <= 3 * 8 * 16 * 16 * 4
+
+
+@needs_library
+def test_binary_weights_take_little_more_than_a_bit():
+    bits = np.zeros((256, 256 * 9 // 8), np.uint8)
+    layer = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=256, kernel=(3, 3))
+    program = Program(input_shape=(256, 8, 8), ops=(layer,), tensors={"w": bits}, output=1)
+    assert Model(program).native.weight_bytes < 1.2 * bits.nbytes
+
+
+def test_a_saved_program_is_loaded_and_run(tmp_path):
+    program = small_network()
+    program.save(tmp_path / "net.sw")
+    batch = batch_for(program, 1, size=2)
+    found = load(tmp_path / "net.sw", threads=1)(batch)
+    np.testing.assert_allclose(found, fallback.run(program, batch), rtol=1e-4, atol=1e-3)
+
+
+def test_without_the_library_numpy_answers(monkeypatch, tmp_path):
+    monkeypatch.setenv("SIGNWISE_LIBRARY", str(tmp_path / "absent.so"))
+    program = small_network()
+    batch = batch_for(program, 2, size=2)
+    with pytest.warns(RuntimeWarning, match="without its native kernels"):
+        model = Model(program)
+    np.testing.assert_array_equal(model(batch), fallback.run(program, batch))
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, 5000])
+def test_a_thread_count_outside_its_range_is_refused_by_name(threads):
+    with pytest.raises(ValueError, match="threads must be an integer from 1 to 1024"):
+        Model(small_network(), threads)
+
+
+def test_an_input_of_the_wrong_shape_is_refused():
+    with pytest.raises(SignwiseError, match=r"must have shape \(batch, 6, 11, 13\)"):
+        Model(small_network())(np.zeros((6, 11, 13)))
