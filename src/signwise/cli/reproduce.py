@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from signwise.reproduce.plan import PlannedRun
     from signwise.reproduce.record import Record
 
-_TARGETS = ("table1", "alpha", "comparison", "state-figure", "accuracy-figure", "all")
+_TARGETS = ("table1", "alpha", "comparison", "state-figure", "accuracy-figure", "openings", "all")
 _DOCUMENT = Path("docs/results.md")
 _EXAMPLES = """examples:
   signwise reproduce table1 --dry-run                what would be run, and for how long
   signwise reproduce all --budget cpu                LeNet5 in full, the others as far as a CPU goes
   signwise reproduce all --jobs 8 --seeds 3          everything, on eight GPUs, three seeds each
+  signwise reproduce openings                        how much matters what the paper leaves open
   signwise reproduce all --no-train                  record what has finished and render, train nothing
 """
 
@@ -53,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise SignwiseError(f"--{name} must be at least 1, got {value}")
+    if arguments.what == "openings":
+        return _measure_openings(arguments)
     from signwise.reproduce.launch import launch, slots
     from signwise.reproduce.record import read_all
 
@@ -79,6 +82,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _say(text: str) -> None:
     print(text, flush=True)
+
+
+def _measure_openings(arguments: argparse.Namespace) -> int:
+    from signwise.reproduce.openings import FILE, markdown
+
+    path: Path = arguments.results / FILE
+    if arguments.dry_run:
+        print(f"{path}: {'recorded' if path.exists() else 'to be measured, some minutes'}")
+        return 0
+    if not path.exists() and not arguments.no_train:
+        from signwise.reproduce.measure_openings import measure_openings
+
+        measure_openings(arguments.results, _say, data=arguments.data)
+    print(markdown(arguments.results))
+    return 0
 
 
 def _accelerators() -> list[str]:

@@ -14,7 +14,7 @@ BUDGETS = ("full", "cpu")
 _SHORT_EPOCHS = 10
 # A few hundred real steps of a network that a CPU cannot train to the end: its loss falls, and a step's time is known.
 # Smaller batches than the paper's 128, for time and memory; the learning rate is smaller in proportion.
-_TRIAL_BATCHES = {"vgg_small-cifar10": 32, "resnet18-cifar10": 32, "wrn28_10-cifar10": 16}
+_TRIAL_BATCHES = {"vgg_small-cifar10": 16, "resnet18-cifar10": 16, "wrn28_10-cifar10": 8}
 _TRIAL_EPOCHS, _TRIAL_STEPS_PER_EPOCH, _TRIAL_TEST_IMAGES = 10, 30, 200
 
 
@@ -23,7 +23,7 @@ def trial(name: str) -> Recipe:
 
     Example:
         >>> trial("resnet18-cifar10").train_samples
-        960
+        480
     """
     base, batch = named_recipe(name), _TRIAL_BATCHES[name]
     return base.changed(

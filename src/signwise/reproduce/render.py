@@ -61,7 +61,14 @@ def blocks(records: Sequence[Record], results: Path) -> dict[str, str]:
         "absent": sentences.absent(records),
         "assumptions": sentences.assumptions(),
         "openings": openings.markdown(results),
+        **{name: _image(name, records) for name in _FIGURES},
     }
+
+
+def _image(name: str, records: Sequence[Record]) -> str:
+    """The line that shows a figure in the document, which lies in a folder beside the results."""
+    drawable, words = _SHOWN[name]
+    return f"![{words}](../results/{FOLDER}/{name}.png)" if drawable(records) else "_Not run yet._"
 
 
 def render(target: str, records: Sequence[Record], results: Path) -> list[Path]:
@@ -91,7 +98,9 @@ def render(target: str, records: Sequence[Record], results: Path) -> list[Path]:
 
 def _texts(records: Sequence[Record], results: Path) -> dict[str, str]:
     found = {f"{name}.csv": table.csv() for name, table in tables(records).items()}
-    return found | {f"{name}.md": text + "\n" for name, text in blocks(records, results).items()}
+    return found | {
+        f"{name}.md": text + "\n" for name, text in blocks(records, results).items() if name not in _FIGURES
+    }
 
 
 def _write_if_changed(path: Path, text: str) -> None:
@@ -123,19 +132,26 @@ def drawn_from(records: Sequence[Record]) -> str:
     return hashlib.sha256("".join(record.to_json() for record in records).encode()).hexdigest()
 
 
+def _watched(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if len(record.state) > 1]
+
+
+def _with_curves(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if record.recipe.train_samples is None]
+
+
 def _draw_state(records: Sequence[Record]) -> Figure | None:
     """The layer of the longest binary run that was carried out in full, else of the longest."""
-    watched = [record for record in records if len(record.state) > 1]
-    if not watched:
+    if not _watched(records):
         return None
-    record = max(watched, key=lambda record: (is_full(record.recipe), record.total_steps))
+    record = max(_watched(records), key=lambda record: (is_full(record.recipe), record.total_steps))
     layer = record.state[0]["layer"]
     return state_figure(record.state, f"{network_title(record.recipe)}, layer {layer}, T_α = {record.recipe.t_alpha:g}")
 
 
 def _draw_accuracy(records: Sequence[Record]) -> Figure | None:
     curves = []
-    for recipe, runs in by_recipe(record for record in records if record.recipe.train_samples is None).items():
+    for recipe, runs in by_recipe(_with_curves(records)).items():
         label = "32 bit" if recipe.t_alpha is None else f"{recipe.bits} bit, $T_α$ = {recipe.t_alpha:g}"
         errors = [100.0 if error is None else error for error in runs.records[0].curves["error"]]
         group = f"{network_title(recipe)}, {recipe.epochs} epochs"
@@ -162,4 +178,10 @@ _FIGURES: dict[str, Callable[[Sequence[Record]], Figure | None]] = {
     "state": _draw_state,
     "accuracy": _draw_accuracy,
     "bits": _draw_bits,
+}
+# When there is something to draw, and what it shows, for those who cannot see it.
+_SHOWN: dict[str, tuple[Callable[[Sequence[Record]], object], str]] = {
+    "state": (_watched, "Six panels that show how the weights of one layer become binary"),
+    "accuracy": (_with_curves, "Test accuracy over the whole training and over its last epochs"),
+    "bits": (lambda records: True, "Errors with 32 bits and with 1 bit, the paper's hollow and ours filled"),
 }
