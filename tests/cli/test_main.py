@@ -27,7 +27,7 @@ def complaint(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     shown = capsys.readouterr().out
-    assert "Begin with: signwise train lenet5-mnist" in shown and "train a network by a recipe" in shown
+    assert "Begin with: signwise quickstart" in shown and "train a network by a recipe" in shown
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

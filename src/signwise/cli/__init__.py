@@ -44,7 +44,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="signwise",
         description="Train networks with weights of one bit, pack them, and run them fast.",
-        epilog="Begin with: signwise train lenet5-mnist --epochs 5",
+        epilog="Begin with: signwise quickstart",
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

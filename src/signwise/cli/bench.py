@@ -34,7 +34,7 @@ def add(subparsers: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="a packed file, made by signwise compile")
+    parser.add_argument("file", metavar="FILE", type=Path, help="a packed file, or a shipped network by its name")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16], metavar="N", help="batch sizes (1 16)")
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="numbers of threads (1 and all cores)")
     parser.add_argument("--engines", nargs="+", metavar="NAME", help="which other engines (all that are installed)")
@@ -49,6 +49,7 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print."""
+    from signwise import shipped
     from signwise.bench.measure import Plan, compare
     from signwise.bench.network import from_program
     from signwise.bench.report import as_data, table
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise SignwiseError(f"--{name} must be positive, got {' '.join(map(str, values))}")
     if arguments.chart is not None:
         _check_chart(arguments.chart)
-    network = from_program(load(arguments.file))
+    network = from_program(load(shipped.resolve(arguments.file)))
     engines = _engines(arguments.engines)
     plan = Plan(
         engines=engines,

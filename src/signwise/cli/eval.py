@@ -14,6 +14,7 @@ _EXAMPLES = """examples:
   signwise eval runs/lenet5-mnist                  the best weights of a run
   signwise eval runs/lenet5-mnist --which last     those after its last step
   signwise eval lenet5.sw --threads 1              a packed file, without PyTorch
+  signwise eval lenet5-mnist-1bit                  the network that comes with the package
 """
 
 
@@ -71,9 +72,9 @@ def _run_report(arguments: argparse.Namespace) -> dict[str, Any]:
 def _file_report(arguments: argparse.Namespace) -> dict[str, Any]:
     import numpy as np
 
-    from signwise import datasets, runtime
+    from signwise import datasets, runtime, shipped
 
-    model = runtime.load(arguments.target, threads=arguments.threads)
+    model = runtime.load(shipped.resolve(arguments.target), threads=arguments.threads)
     about = model.program.about
     name = arguments.dataset or about.get("dataset")
     if name is None:

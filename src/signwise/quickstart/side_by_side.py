@@ -100,8 +100,9 @@ def train_side_by_side(recipes: dict[Path, Recipe], data: Path | None = None) ->
     threads = max(1, (os.cpu_count() or 1) // len(recipes))
     messages: queue.Queue[tuple[Path, dict[str, Any] | None]] = queue.Queue()
     processes = {out: _start(recipe, out, data, threads) for out, recipe in recipes.items()}
-    for out, process in processes.items():
-        threading.Thread(target=_listen, args=(out, process, messages), daemon=True).start()
+    listeners = [threading.Thread(target=_listen, args=(out, process, messages)) for out, process in processes.items()]
+    for listener in listeners:
+        listener.start()
     display = _display()
     try:
         with display.start():
@@ -109,8 +110,9 @@ def train_side_by_side(recipes: dict[Path, Recipe], data: Path | None = None) ->
     finally:
         for process in processes.values():
             process.terminate()  # each saves a checkpoint and goes
-        for process in processes.values():
+        for process, listener in zip(processes.values(), listeners, strict=True):
             process.wait()
+            listener.join()
 
 
 def _start(recipe: Recipe, out: Path, data: Path | None, threads: int) -> subprocess.Popen[str]:
@@ -128,8 +130,9 @@ def _listen(
     out: Path, process: subprocess.Popen[str], messages: queue.Queue[tuple[Path, dict[str, Any] | None]]
 ) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        messages.put((out, json.loads(line)))
+    with process.stdout as lines:
+        for line in lines:
+            messages.put((out, json.loads(line)))
     messages.put((out, None))
 
 

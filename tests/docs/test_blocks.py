@@ -1,0 +1,87 @@
+"""Whatever a page shows as Python or as a command works, in the order of the page, in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from signwise.cli import main
+
+# What the tests of the documentation do not run themselves, and who does.
+RUN_ELSEWHERE = {
+    "make quickstart": "tests/quickstart runs the same command with fewer images",
+    "make test": "this is it",
+    "make setup": "whoever runs the tests has done it",
+    "make lint": "run beside the tests in .ci/run",
+    "make render": "tests/docs/test_rendered.py renders without writing",
+    "pip install signwise": "tests/packaging installs the wheel where there is nothing else",
+    "pip install 'signwise[train]'": "make setup installs these packages",
+    "pip install 'signwise[bench]'": "hundreds of megabytes; tests/bench skips the engines that are not installed",
+}
+# The same commands with small settings: what comes last on a command line counts.
+SMALL = {
+    "train": ["--train-samples", "60", "--batch-size", "20", "--epochs", "2"],
+    "bench": [
+        "--batch",
+        "1",
+        "--threads",
+        "1",
+        "--activations",
+        "float32",
+        "--seconds",
+        "0.02",
+        "--engines",
+        "pytorch",
+    ],
+}
+
+
+@pytest.fixture
+def in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthetic_data) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIGNWISE_DATA", str(synthetic_data("mnist", train=100, test=60)))
+    return tmp_path
+
+
+def test_python_and_commands_run_as_they_stand(page, in_empty_folder, capsys):
+    namespace: dict[str, object] = {"__name__": "page"}
+    for block in page.blocks:
+        if block.language == "python":
+            # Blank lines in front, so that a traceback names the line of the page.
+            exec(compile("\n" * (block.line - 1) + block.text, str(page.path), "exec"), namespace)
+        elif block.language == "sh":
+            for line in block.text.replace("\\\n", "").splitlines():
+                _run(line, capsys)
+
+
+def _run(line: str, capsys) -> None:
+    words = shlex.split(line, comments=True)
+    if not words or line in RUN_ELSEWHERE:
+        return
+    small = SMALL.get(words[words.index("signwise") + 1], []) if "signwise" in words else []
+    if words[0] == "signwise":
+        code = main([*words[1:], *small])
+        shown = capsys.readouterr()
+        assert code == 0, f"{line}: {shown.err}"
+    elif words[0] == "torchrun":
+        # Both processes wait for each other, so they cannot run in this one.
+        command = [sys.executable, "-m", "torch.distributed.run", *words[1:], *small]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{line}: {done.stderr[-2000:]}"
+    else:
+        pytest.fail(f"{line!r} is neither run nor listed with a reason in RUN_ELSEWHERE")
+
+
+def test_blocks_are_python_commands_or_marked_as_not_run(page):
+    for block in page.blocks:
+        kinds = ("python", "sh", "json", "text")
+        assert block.language in kinds, f"{page.path}:{block.line} is {block.language or 'unmarked'}"
+        if block.language == "json":
+            json.loads(block.text)
+        if block.language == "text":
+            assert "not run" in block.before.lower(), f"{page.path}:{block.line} does not say why it is not run"
