@@ -32,12 +32,15 @@ def draw(comparison: Comparison, title: str) -> Figure:
 
 def _panel(axis: Any, comparison: Comparison, setting: Setting) -> None:
     best = [row.timings[setting].best for row in comparison.rows]
-    for position, (row, seconds) in enumerate(zip(comparison.rows, best, strict=True)):
+    # Half a bar of air between the precisions.
+    positions = [index + 0.5 * (row.precision == "int8") for index, row in enumerate(comparison.rows)]
+    for position, row, seconds in zip(positions, comparison.rows, best, strict=True):
         other = FLOAT if row.precision == "float32" else MUTED
         axis.barh(position, seconds, height=0.68, color=BINARY if row.engine.ours else other)
-        axis.annotate(milliseconds(seconds), (seconds, position), (4, 0), textcoords="offset points", va="center")
-    axis.set_title(str(setting))
-    axis.set_yticks(range(len(best)), [f"{row.engine.title} {row.precision}" for row in comparison.rows])
+        where = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
+        axis.annotate(milliseconds(seconds), (seconds, position), **where)
+    axis.set_title(str(setting), loc="left", fontsize=10)
+    axis.set_yticks(positions, [f"{row.engine.title} {row.precision}" for row in comparison.rows])
     axis.invert_yaxis()
     # The values stand at the bars: room for them at the right, and no axis that repeats them.
     axis.set_xlim(0, max(best) * 1.3)

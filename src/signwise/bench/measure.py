@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from signwise.bench.engine import Engine, Precision
 from signwise.bench.memory import bare_bytes
-from signwise.bench.network import Network, random_input
+from signwise.bench.network import Network, random_input, with_float_weights
 from signwise.bench.timing import Timing, alternate
 from signwise.bench.trial import Trial, spare_onednn_the_tiles, trial
 from signwise.errors import SignwiseError
@@ -137,7 +137,8 @@ def compare(network: Network, plan: Plan, say: Callable[[str], None] = lambda _:
         for setting in settings:
             say(f"timing {setting}")
             _time(network, rows, setting, plan.seconds, folder)
-    return Comparison(settings=settings, rows=rows, failures=failures, float_bytes=network.float_bytes, notes=notes)
+    float_bytes = with_float_weights(network.float32).nbytes
+    return Comparison(settings=settings, rows=rows, failures=failures, float_bytes=float_bytes, notes=notes)
 
 
 @contextmanager

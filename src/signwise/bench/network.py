@@ -27,15 +27,8 @@ class Network:
     int8: Program | None
     examples: npt.NDArray[np.float32]
 
-    @property
-    def float_bytes(self) -> int:
-        """The bytes of the same network with float32 weights."""
-        layers = [operation for operation in self.float32.ops if isinstance(operation, ops.Conv | ops.Dense)]
-        packed = {layer.weight: float_weight(self.float32, layer).nbytes for layer in layers}
-        return sum(packed.get(name, tensor.nbytes) for name, tensor in self.float32.tensors.items())
 
-
-def from_program(program: Program, count: int = 16) -> Network:
+def from_program(program: Program, count: int = 4) -> Network:
     """The network of a compiled file, whichever activations it has.
 
     Speed does not depend on the numbers, so the 8-bit form of a float32 program is made with ranges of random pixels.
@@ -47,18 +40,49 @@ def from_program(program: Program, count: int = 16) -> Network:
     examples = random_input(program, count)
     if any(operation.out is not None for operation in program.ops):
         return Network(float32=without_quantization(program), int8=program, examples=examples)
-    from signwise.compiler.quantize import quantize
+    return Network(float32=program, int8=_quantized(program, examples), examples=examples)
 
+
+def _quantized(program: Program, examples: npt.NDArray[np.float32]) -> Program | None:
     try:
-        quantized = quantize(program, examples)
+        from signwise.compiler.quantize import quantize
+
+        return quantize(program, examples)
+    except ModuleNotFoundError as error:
+        # The compiler is part of the training install.
+        if error.name != "torch":
+            raise
+        return None
     except SignwiseError:
-        return Network(float32=program, int8=None, examples=examples)
-    return Network(float32=program, int8=quantized, examples=examples)
+        return None
 
 
 def without_quantization(program: Program) -> Program:
     """The same program with every value in float32."""
     return replace(program, ops=tuple(replace(operation, out=None) for operation in program.ops))
+
+
+def with_float_weights(program: Program) -> Program:
+    """The same program with every weight a float32 number, scales multiplied in: what other engines run.
+
+    Example:
+        >>> layer = ops.Dense(inputs=(0,), weight="w", bits=1, out_features=1, in_features=3)
+        >>> packed = Program(input_shape=(3,), ops=(layer,), tensors={"w": np.array([[5]], np.uint8)}, output=1)
+        >>> packed.nbytes, with_float_weights(packed).nbytes
+        (1, 12)
+    """
+    operations, tensors = [], {}
+    for index, operation in enumerate(program.ops):
+        if isinstance(operation, ops.Conv | ops.Dense):
+            # Named anew: layers may share a tensor of signs and differ in their scales.
+            name = f"{operation.weight}.{index}"
+            tensors[name] = float_weight(program, operation)
+            operation = replace(operation, weight=name, bits=32, scale=None)
+        operations.append(operation)
+        for kept in (getattr(operation, "scale", None), getattr(operation, "bias", None)):
+            if kept is not None:
+                tensors[kept] = program.tensors[kept]
+    return replace(program, ops=tuple(operations), tensors=tensors)
 
 
 def random_input(program: Program, batch: int) -> npt.NDArray[np.float32]:

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.bench.engine import Engine, Precision, Runner
-from signwise.bench.network import Network
-from signwise.export.onnx_model import float_weight
+from signwise.bench.network import Network, with_float_weights
 from signwise.runtime import ops
 from signwise.runtime.file import load
 from signwise.runtime.program import Program
@@ -36,9 +35,9 @@ class PyTorch(Engine):
     precisions = ("float32",)
 
     def convert(self, network: Network, precision: Precision, folder: Path) -> Path:
-        path = folder / f"{precision}.sw"
+        path = folder / "weights.sw"
         if not path.exists():
-            network.float32.save(path)
+            with_float_weights(network.float32).save(path)
         return path
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
@@ -149,7 +148,7 @@ def _layer(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     import torch.nn.functional as F
 
-    weight = _tensor(float_weight(program, operation))
+    weight = _tensor(program.tensors[operation.weight])
     bias = None if operation.bias is None else _tensor(program.tensors[operation.bias])
     if isinstance(operation, ops.Dense):
         return lambda x: F.linear(x, weight, bias)

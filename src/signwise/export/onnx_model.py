@@ -96,6 +96,7 @@ class _Graph:
     def tensor(self, name: str, array: npt.NDArray[Any]) -> str:
         from onnx import numpy_helper
 
+        # Names have dots: ONNX Runtime's quantizer adds names of its own after underlines, whatever is there.
         self.tensors.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
@@ -106,13 +107,13 @@ class _Graph:
         for step, (kind, inputs, attributes) in enumerate(steps, start=1):
             last = step == len(steps) and operation.out is None
             # Each step reads what the one before it made, in the place of the empty name.
-            made = name if last else f"{name}_{step}"
+            made = name if last else f"{name}.{step}"
             self.node(kind, [read or previous for read in inputs], made, **attributes)
             previous = made
         if operation.out is not None:
-            scale = self.tensor(f"{name}_step", np.float32(operation.out.scale))
-            zero = self.tensor(f"{name}_zero", np.zeros((), operation.out.type))
-            integers = self.node("QuantizeLinear", [previous, scale, zero], f"{name}_integers")
+            scale = self.tensor(f"{name}.step", np.float32(operation.out.scale))
+            zero = self.tensor(f"{name}.zero", np.zeros((), operation.out.type))
+            integers = self.node("QuantizeLinear", [previous, scale, zero], f"{name}.integers")
             self.node("DequantizeLinear", [integers, scale, zero], name)
 
     def _steps(self, operation: ops.Operation, name: str) -> list[Step]:
@@ -132,7 +133,7 @@ class _Graph:
                     "mean": np.zeros(channels, np.float32),
                     "variance": np.ones(channels, np.float32),
                 }
-                tensors = [self.tensor(f"{name}_{part}", array) for part, array in numbers.items()]
+                tensors = [self.tensor(f"{name}.{part}", array) for part, array in numbers.items()]
                 return [("BatchNormalization", [reads[0], *tensors], {"epsilon": 0.0}), *relu]
             case ops.Relu():
                 return relu
@@ -148,7 +149,7 @@ class _Graph:
             case ops.PadChannels():
                 trailing = [0] * (len(self.program.shapes[operation.inputs[0]]) - 1)
                 pads = np.array([0, operation.before, *trailing, 0, operation.after, *trailing], np.int64)
-                return [("Pad", [*reads, self.tensor(f"{name}_pads", pads)], {})]
+                return [("Pad", [*reads, self.tensor(f"{name}.pads", pads)], {})]
             case ops.Flatten():
                 return [("Flatten", reads, {})]
             case ops.Concat():
@@ -158,9 +159,9 @@ class _Graph:
         raise TypeError(f"unknown operation {type(operation).__name__}")
 
     def _layer(self, operation: ops.Conv | ops.Dense, read: str, name: str) -> Step:
-        inputs = [read, self.tensor(f"{name}_weight", float_weight(self.program, operation))]
+        inputs = [read, self.tensor(f"{name}.weight", float_weight(self.program, operation))]
         if operation.bias is not None:
-            inputs.append(self.tensor(f"{name}_bias", self.program.tensors[operation.bias]))
+            inputs.append(self.tensor(f"{name}.bias", self.program.tensors[operation.bias]))
         if isinstance(operation, ops.Dense):
             return "Gemm", inputs, {"transB": 1}
         attributes = _window(operation) | {"dilations": list(operation.dilation), "group": operation.groups}
