@@ -103,3 +103,8 @@ def test_labels_without_images_are_refused():
     model = nn.Sequential(nn.Linear(6, 3))
     with pytest.raises(sw.SignwiseError, match="as many labels as images are needed, got 2 and 3"):
         compile(model, torch.zeros(1, 6), validate=(torch.zeros(3, 6), torch.zeros(2)))
+
+
+def test_a_model_without_binary_layers_is_refused():
+    with pytest.raises(sw.SignwiseError, match="the model has none: compile it with float32"):
+        compile(nn.Sequential(nn.Linear(6, 3)), torch.zeros(1, 6), "int8", calibrate=torch.zeros(1, 6))

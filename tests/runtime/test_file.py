@@ -111,6 +111,13 @@ def test_a_newer_file_says_what_it_needs():
         decode(data)
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(SignwiseError, match=r"cannot write .*net\.sw.*No such file or directory"):
+        tiny().save(tmp_path / "absent" / "net.sw")
+    with pytest.raises(SignwiseError, match="cannot write"):
+        tiny().save(tmp_path)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(SignwiseError, match=r"cannot read .*absent\.sw.*No such file"):
         load(tmp_path / "absent.sw")

@@ -80,6 +80,8 @@ def quantize(program: Program, calibrate: npt.NDArray[Any]) -> Program:
     if len(calibrate) == 0:
         raise SignwiseError("calibrate must hold at least one example")
     wanted = {value for operation in program.ops for value in _read_as_integers(operation)}
+    if not wanted:
+        raise SignwiseError("activations='int8' is for binary layers, and the model has none: compile it with float32")
     ranges = {value: Range() for value in wanted}
     generator = np.random.default_rng(0)
     for start in range(0, len(calibrate), BATCH):

@@ -30,8 +30,11 @@ _TYPES = {np.dtype(np.float32): "F32", np.dtype(np.uint8): "U8"}
 def save(program: Program, path: str | PathLike[str]) -> None:
     """Write a program to ``path``, whole or not at all."""
     data = encode(program)
-    with atomic_write(path) as file:
-        file.write(data)
+    try:
+        with atomic_write(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise SignwiseError(f"cannot write {fspath(path)!r}: {error.strerror}") from None
 
 
 def load(path: str | PathLike[str]) -> Program:
