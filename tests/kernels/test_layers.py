@@ -106,9 +106,7 @@ def test_integer_sums_do_not_overflow_at_the_extremes(isa, extreme):
     # 512 channels of a 5x5 filter: 12,800 terms of one sign, far beyond 16 bits, in every way to divide them.
     images = np.full((1, 512, 6, 9), extreme)
     signs = np.concatenate([np.ones((20, 512, 5, 5)), -np.ones((13, 512, 5, 5))])
-    found = run_convolution(
-        images, signs, 1, (1, 1), (2, 2, 2, 2), (1, 1), 1, ops.Quantized(type="uint8", scale=1.0)
-    )
+    found = run_convolution(images, signs, 1, (1, 1), (2, 2, 2, 2), (1, 1), 1, ops.Quantized(type="uint8", scale=1.0))
     np.testing.assert_array_equal(found, reference(images, signs, (1, 1), (2, 2, 2, 2), (1, 1), 1))
 
 
@@ -141,7 +139,9 @@ def test_dense_layers_equal_the_matrix_product_for_one_row_and_many(isa, bits):
         weight = rng.choice([-1.0, 1.0], (filters, inputs)).astype(np.float32)
         if bits == 32:
             weight *= rng.normal(size=(filters, inputs)).astype(np.float32)
-        np.testing.assert_allclose(run_dense(rows, weight, bits, threads=threads), rows @ weight.T, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            run_dense(rows, weight, bits, threads=threads), rows @ weight.T, rtol=1e-4, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("count", [1, 7, 40])

@@ -31,10 +31,10 @@ def operation(**fields):
 
 def convolution(**fields):
     weight = np.zeros((8, 5), np.uint8)  # 36 bits a filter
-    defaults = dict(
-        kind=0, bits=1, out_channels=8, kernel=(3, 3), stride=(1, 1), dilation=(1, 1), groups=1,
-        weight=weight.ctypes.data, weight_bytes=weight.nbytes,
-    )  # fmt: skip
+    defaults = {
+        "kind": 0, "bits": 1, "out_channels": 8, "kernel": (3, 3), "stride": (1, 1), "dilation": (1, 1), "groups": 1,
+        "weight": weight.ctypes.data, "weight_bytes": weight.nbytes,
+    }  # fmt: skip
     described = operation(**{**defaults, **fields})
     described.keep_alive = weight
     return described
@@ -54,7 +54,7 @@ def test_the_environment_chooses_the_instruction_set(monkeypatch):
 @needs_library
 def test_an_unknown_instruction_set_is_refused_by_name(monkeypatch):
     monkeypatch.setenv("SIGNWISE_ISA", "mmx")
-    with pytest.raises(SignwiseError, match="SIGNWISE_ISA must be one of .*portable.*, got mmx"):
+    with pytest.raises(SignwiseError, match=r"SIGNWISE_ISA must be one of .*portable.*, got mmx"):
         native.isa()
     with pytest.raises(SignwiseError, match="got mmx"):
         program()

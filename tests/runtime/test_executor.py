@@ -64,12 +64,20 @@ class Writer:
         # Scaled so that values neither vanish nor explode.
         scale = self.tensor((self.rng.normal(size=filters) / np.sqrt(terms)).astype(np.float32))
         bias = self.channels(filters) if self.flag() else None
-        return dict(inputs=inputs, weight=weight, bits=bits, scale=scale, bias=bias, relu=self.flag(), out=self.out())
+        return {
+            "inputs": inputs,
+            "weight": weight,
+            "bits": bits,
+            "scale": scale,
+            "bias": bias,
+            "relu": self.flag(),
+            "out": self.out(),
+        }
 
     def add(self):
         value = self.number(max(0, len(self.shapes) - 3), len(self.shapes) - 1)
         shape = self.shapes[value]
-        one = dict(inputs=(value,), out=self.out())
+        one = {"inputs": (value,), "out": self.out()}
         image = len(shape) == 3
         kinds = ["affine", "relu", "add", "pad", "concat"] + (
             ["conv"] * 5 + ["max", "avg", "flatten", "global"] if image else ["dense"] * 3 + ["softmax"]
@@ -212,9 +220,8 @@ def test_calls_from_many_threads_at_once_agree():
     wrong = []
 
     def call(index):
-        for _ in range(20):
-            if not np.allclose(model(batches[index]), expected[index], rtol=1e-5, atol=1e-4):
-                wrong.append(index)
+        answers = [model(batches[index]) for _ in range(20)]
+        wrong.extend(index for answer in answers if not np.allclose(answer, expected[index], rtol=1e-5, atol=1e-4))
 
     callers = [threading.Thread(target=call, args=(index,)) for index in range(8)]
     for caller in callers:

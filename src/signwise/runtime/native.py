@@ -11,7 +11,7 @@ import ctypes
 import os
 import warnings
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
-from functools import lru_cache
+from functools import lru_cache, cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def library() -> ctypes.CDLL | None:
     return _load(os.environ.get("SIGNWISE_LIBRARY"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(named: str | None) -> ctypes.CDLL | None:
     import signwise.runtime
 
