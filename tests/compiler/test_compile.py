@@ -247,3 +247,8 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_an_example_without_examples_is_refused(shape):
     with pytest.raises(sw.SignwiseError, match="example_input must be a batch"):
         compile(nn.ReLU(), torch.zeros(shape))
+
+
+def test_several_inputs_are_refused():
+    with pytest.raises(sw.SignwiseError, match="example_input must be one tensor or array, got tuple"):
+        compile(nn.ReLU(), (torch.zeros(1, 3), torch.zeros(1, 3)))

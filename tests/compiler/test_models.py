@@ -51,7 +51,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_compiled_network_answers_as_pytorch_and_its_size_is_the_summary_s(name):
+def test_a_compiled_network_answers_as_pytorch_in_the_bytes_of_the_summary(name):
     model = trained(name)
     program = compile(model, examples(name, 1))
     images = examples(name, 2)

@@ -58,6 +58,8 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
     """
     if activations not in ("float32", "int8"):
         raise SignwiseError(f"activations must be 'float32' or 'int8', got {activations!r}")
+    if not isinstance(example_input, (Tensor, np.ndarray)):
+        raise SignwiseError(f"example_input must be one tensor or array, got {type(example_input).__name__}")
     example = torch.as_tensor(example_input).detach().to("cpu", torch.float32)
     if example.dim() < 2 or len(example) == 0:
         raise SignwiseError(f"example_input must be a batch of at least one example, got shape {list(example.shape)}")
