@@ -83,14 +83,15 @@ class Loop:
         # Reading a value makes an accelerator wait for the CPU, so there the loss is looked at now and then.
         self._look_every = 1 if stepper.world.device.type == "cpu" else 20
 
-    def run(self) -> None:
-        """Train to the end, or until the run is asked to stop."""
+    def run(self, steps: int | None = None) -> None:
+        """Train to the end, for so many steps, or until the run is asked to stop."""
         stepper, progress = self.stepper, self.progress
+        end = stepper.total_steps if steps is None else min(progress.step + steps, stepper.total_steps)
         stepper.network.train()
         if progress.step == 0:
             stepper.prepare(0)
             self._record_state()
-        while progress.step < stepper.total_steps and not self._stop.asked:
+        while progress.step < end and not self._stop.asked:
             self._do_step(progress.step)
             progress.step += 1
             if progress.step % stepper.steps_per_epoch == 0:
@@ -99,6 +100,9 @@ class Loop:
                 self._save()
             if self._monitor.due():
                 self._show()
+
+    def close(self) -> None:
+        """Write out what TensorBoard still holds back."""
         self._events.close()
 
     def _do_step(self, step: int) -> None:

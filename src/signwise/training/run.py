@@ -67,6 +67,8 @@ def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> O
                 # Once asked to stop, processes leave at their own steps and find the others gone: nothing is wrong.
                 if not (stop.asked and world.size > 1):
                     raise
+            finally:
+                loop.close()
             if folder is not None and stop.signal is None:
                 _record_end(folder, progress)
             return Outcome(folder=options.out, progress=progress, signal=stop.signal, is_main=world.is_main)

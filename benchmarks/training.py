@@ -1,0 +1,141 @@
+"""What the training engine costs beside a bare PyTorch loop: the same network, the same tensors, the same optimizer.
+
+    python benchmarks/training.py              # a few minutes; writes results/training.json
+
+The bare loop picks a batch by index, runs forward and backward, and steps: no schedule, no checks, no display, no
+records. Both take turns of a step in one process, so that a slow moment of the machine hits both alike. Measured is the
+CPU time of the process, which other programs disturb less than the clock. The figures are those of the best turns, and
+the median over all turns of the ratio within a turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from signwise import datasets
+from signwise.datasets import ImageData
+from signwise.provenance import write_record
+from signwise.training import Options, Recipe, recipe
+from signwise.training.device_images import DeviceImages, to_device
+from signwise.training.distributed import World
+from signwise.training.loop import Loop
+from signwise.training.monitor import Plain
+from signwise.training.network import build_network, build_optimizer
+from signwise.training.run_folder import RunFolder
+from signwise.training.saved_state import Progress
+from signwise.training.stepper import Stepper
+from signwise.training.stopping import Stop
+
+CASES = (("lenet5-mnist", 1, 150), ("lenet5-mnist", 32, 150), ("resnet20-cifar10", 1, 15))  # recipe, bits, turns
+CPU = torch.device("cpu")
+
+
+def random_images(name: str, count: int) -> ImageData:
+    """Noise in the shape of a data set: the time of a step does not depend on what the images show."""
+    known, rng = datasets.NAMES[name], np.random.default_rng(0)
+    images = rng.integers(0, 256, (count, *known.image_shape), dtype=np.uint8)
+    labels = np.arange(count) % len(known.classes)
+    return ImageData(
+        name=name,
+        classes=known.classes,
+        train_images=images,
+        train_labels=labels,
+        test_images=images[:10],
+        test_labels=labels[:10],
+    )
+
+
+def engine(chosen: Recipe, images: DeviceImages, folder: Path) -> Callable[[int], None]:
+    """Training as `signwise train` does it."""
+    options = Options(out=folder, device="cpu")
+    world = World(rank=0, size=1, device=CPU)
+    stepper = Stepper(chosen, options, build_network(chosen, int(images.train_labels.max()) + 1), images, world)
+    test = images.test_images, images.test_labels
+    run = RunFolder(folder, resume=False)
+    return Loop(stepper, test, options, run, Progress(), Plain(chosen), Stop()).run
+
+
+def bare_loop(chosen: Recipe, images: DeviceImages) -> Callable[[int], None]:
+    """The shortest loop that trains the same network."""
+    network = build_network(chosen, int(images.train_labels.max()) + 1).train()
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # PyTorch does not annotate it
+    optimizer = build_optimizer(chosen, network)
+    order, size = torch.randperm(len(images.train_images)), chosen.batch_size
+    done = 0
+
+    def run(steps: int) -> None:
+        nonlocal done
+        for _ in range(steps):
+            indices = order[done * size : (done + 1) * size]
+            batch = images.train_images[indices].to(memory_format=torch.channels_last)
+            optimizer.zero_grad()
+            F.cross_entropy(network(batch), images.train_labels[indices]).backward()
+            optimizer.step()
+            done += 1
+
+    return run
+
+
+def compare(name: str, bits: int, turns: int) -> dict[str, Any]:
+    """Milliseconds of CPU time a step of both, and the engine's overhead in percent."""
+    # Augmentation is part of what is learned, not of the engine: both go without.
+    chosen = recipe(name, bits).changed(flip=False, translate=0, zoom=0.0)
+    # Enough images that no epoch ends while the clock runs: an evaluation is not what is compared here.
+    data = random_images(chosen.dataset, chosen.batch_size * (turns + 2))
+    images = to_device(data, chosen, CPU)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {"engine": engine(chosen, images, Path(folder) / "run"), "bare": bare_loop(chosen, images)}
+        times: dict[str, list[float]] = {kind: [] for kind in runs}
+        for run in runs.values():
+            run(1)
+        for turn in range(turns):
+            # Who goes first changes from turn to turn: the second finds the caches as the first left them.
+            for kind in sorted(runs, reverse=turn % 2 == 0):
+                start = time.process_time()
+                runs[kind](1)
+                times[kind].append(1000 * (time.process_time() - start))
+    best = {kind: min(measured) for kind, measured in times.items()}
+    ratios = [with_engine / bare for with_engine, bare in zip(times["engine"], times["bare"], strict=True)]
+    return {
+        "recipe": name,
+        "bits": bits,
+        "batch_size": chosen.batch_size,
+        "turns": turns,
+        "milliseconds": best,
+        "overhead_percent": {
+            "best": 100 * (best["engine"] / best["bare"] - 1),
+            "median": 100 * (statistics.median(ratios) - 1),
+        },
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default: 1)")
+    parser.add_argument("--out", type=Path, default=Path("results/training.json"), help="where the record goes")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    cases = []
+    for name, bits, turns in CASES:
+        case = compare(name, bits, turns)
+        cases.append(case)
+        best, overhead = case["milliseconds"], case["overhead_percent"]
+        print(
+            f"{name} {bits} bit: engine {best['engine']:.1f} ms, bare loop {best['bare']:.1f} ms a step; "
+            f"overhead {overhead['best']:.1f} % (best), {overhead['median']:.1f} % (median)"
+        )
+    write_record(arguments.out, {"threads": arguments.threads, "cases": cases})
+
+
+if __name__ == "__main__":
+    main()
