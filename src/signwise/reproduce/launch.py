@@ -111,7 +111,8 @@ def launch(
     with _stopped_with_us() as active:
         while waiting or active:
             while waiting and free:
-                active.append(_start(waiting.popleft(), free.pop(0), extra, say))
+                active.append(_start(waiting.popleft(), free.pop(0), extra))
+                say(_beginning(active[-1]))
             time.sleep(_POLL_SECONDS)
             for started in list(active):
                 _tell_epochs(started, say)
@@ -154,7 +155,7 @@ def log_path(run: PlannedRun) -> Path:
     return run.folder.with_name(run.folder.name + ".log")
 
 
-def _start(run: PlannedRun, slot: Slot, extra: Sequence[str], say: Callable[[str], None]) -> _Started:
+def _start(run: PlannedRun, slot: Slot, extra: Sequence[str]) -> _Started:
     command = [sys.executable, "-m", "signwise", "train", *recipe_flags(run.recipe), "--resume"]
     command += ["--out", str(run.folder), "--device", slot.device, *extra]
     if slot.threads is not None:
@@ -162,9 +163,12 @@ def _start(run: PlannedRun, slot: Slot, extra: Sequence[str], say: Callable[[str
     run.folder.parent.mkdir(parents=True, exist_ok=True)
     with log_path(run).open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-    verb = "goes on" if run.status == "cut" else "starts"
-    say(f"{run.name}: {verb} on {slot.device}, log in {log_path(run)}")
     return _Started(run, slot, process, run.epochs_done)
+
+
+def _beginning(started: _Started) -> str:
+    verb = "goes on" if started.run.status == "cut" else "starts"
+    return f"{started.run.name}: {verb} on {started.slot.device}, log in {log_path(started.run)}"
 
 
 def _tell_epochs(started: _Started, say: Callable[[str], None]) -> None:
