@@ -11,7 +11,7 @@ import ctypes
 import os
 import warnings
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
-from functools import lru_cache, cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,8 @@ def _load(named: str | None) -> ctypes.CDLL | None:
             return found
         reason = f"{path} has interface {found.signwise_interface()}, needed is {INTERFACE}"
     warnings.warn(
-        f"signwise runs without its native kernels, many times slower: {reason}; pip install --force-reinstall signwise",
+        f"signwise runs without its native kernels, many times slower: {reason}; "
+        "pip install --force-reinstall signwise",
         RuntimeWarning,
         stacklevel=3,
     )
