@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread a process: tests start several processes, and timings are never part of them.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test lint quickstart clean
+.PHONY: setup test lint quickstart render package clean
 
 setup: $(VENV)/.installed
 
@@ -24,6 +24,19 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A 1-bit and a 32-bit network, trained, packed, run and compared; everything goes to quickstart-out.
+quickstart: setup
+	$(BIN)/signwise quickstart --out quickstart-out
+
+# All tables, figures and numbers in README and docs, anew from the records in results/.
+render: setup
+	$(BIN)/signwise reproduce all --budget cpu --no-train
+	$(BIN)/python benchmarks/render.py
+
+# An sdist and a wheel, tried in an empty environment.
+package: setup
+	.ci/check_wheel
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
