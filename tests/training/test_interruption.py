@@ -62,6 +62,7 @@ def test_ten_kills_at_random_moments_change_no_bit_of_the_result(
     start(killed).join()
     assert hits >= 5 and len(interrupted_at) >= 3, "most kills came too late or too early to mean anything"
     assert story(tmp_path / "killed") == story(tmp_path / "whole")
+    assert not list((tmp_path / "killed").glob(".*.part")), "files that were not finished must not pile up"
 
 
 def test_a_kill_in_the_middle_of_an_epoch_loses_no_step_that_was_saved(

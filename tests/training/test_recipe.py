@@ -103,6 +103,7 @@ def test_a_record_without_what_it_needs_is_refused() -> None:
         ("t_alpha", None),
         ("zeta_start", 13),
         ("skip", "first"),
+        ("method", "magic"),
         ("translate", -1),
         ("train_samples", 0),
         ("seed", -1),

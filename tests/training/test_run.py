@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,42 @@ def test_everything_about_a_run_is_recorded(small: Recipe, options: SmallOptions
     assert states[0]["latent"] == {name: states[0]["relaxed"][name] for name in ("low", "high", "counts")}
     assert sum(states[-1]["latent"]["counts"]) == sum(states[-1]["signs"].values()) == 25_000
     assert states[-1]["relaxed"]["max"] == pytest.approx(1, abs=1e-4)
-    assert list(chosen.out.glob("events.out.tfevents.*"))
+
+
+def test_tensorboard_has_each_epoch_once_although_the_run_was_interrupted(
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = options(tensorboard=True, resume=True)
+    write = checkpoint.write
+
+    def fail_after_the_second_epoch(folder: Path, state: checkpoint.Checkpoint) -> None:
+        if state.record["progress"]["epochs"] == 2:
+            raise SignwiseError("a crash after the second epoch's events and before its checkpoint")
+        write(folder, state)
+
+    monkeypatch.setattr(checkpoint, "write", fail_after_the_second_epoch)
+    with pytest.raises(SignwiseError, match="a crash"):
+        train(small, chosen)
+    monkeypatch.undo()
+    train(small, chosen)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TensorBoard's own
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        events = EventAccumulator(str(chosen.out)).Reload()
+    assert [event.step for event in events.Scalars("error")] == [10, 20, 30, 40]
+    for form in ("latent", "relaxed", "sign"):
+        assert [event.step for event in events.Histograms(f"conv2/{form}")] == [10, 20, 30, 40]
+    signs = events.Histograms("conv2/sign")[-1].histogram_value
+    assert (signs.min, signs.max, signs.num) == (-1, 1, 25_000)
+
+
+@pytest.mark.parametrize("method", ["binary_connect", "scaled_sign", "straight_through"])
+def test_the_other_methods_train_by_the_same_recipe(method: str, small: Recipe, options: SmallOptions) -> None:
+    chosen = options()
+    train(small.changed(method=method), chosen)
+    rows = read_records(chosen.out / "metrics.jsonl")
+    assert rows[-1]["train_loss"] < rows[0]["train_loss"] and rows[-1]["error"] < 80
 
 
 def test_the_saved_weights_give_the_recorded_errors(small: Recipe, options: SmallOptions) -> None:

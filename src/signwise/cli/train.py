@@ -110,11 +110,9 @@ def default_folder(recipe: Recipe) -> Path:
     return Path("runs") / f"{recipe.name}{bits}{seed}"
 
 
-def _recorded_recipe(folder: Path, asked: dict[str, Any]) -> Recipe:
+def _recorded_recipe(folder: Path, config: dict[str, Any], asked: dict[str, Any]) -> Recipe:
     """The recipe of the run that is resumed; what is said on the command line must agree with it."""
-    from signwise.training.run_folder import read_config
-
-    recorded = Recipe.from_json(read_config(folder)["recipe"])
+    recorded = Recipe.from_json(config["recipe"])
     for name, value in asked.items():
         begun = getattr(recorded, name)
         if begun != value:
@@ -130,12 +128,18 @@ def run(arguments: argparse.Namespace) -> int:
     overrides = _overrides(arguments)
     recipe = named_recipe(arguments.recipe, arguments.bits or 1).changed(**overrides)
     out = arguments.out or default_folder(recipe)
+    data, watch = arguments.data, tuple(arguments.watch)
     if arguments.resume and (out / "config.json").exists():
+        from signwise.training.run_folder import read_config, recorded_data
+
+        config = read_config(out)
         given = {} if arguments.bits is None else {"bits": arguments.bits}
-        recipe = _recorded_recipe(out, {"name": recipe.name} | given | overrides)
+        recipe = _recorded_recipe(out, config, {"name": recipe.name} | given | overrides)
+        data = data or recorded_data(config)
+        watch = watch or tuple(config["options"]["watch"])
     options = Options(
         out=out,
-        data=arguments.data,
+        data=data,
         resume=arguments.resume,
         device=arguments.device,
         threads=arguments.threads,
@@ -145,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         deterministic=arguments.deterministic,
         checkpoint_minutes=arguments.checkpoint_minutes,
         tensorboard=arguments.tensorboard,
-        watch=tuple(arguments.watch),
+        watch=watch,
     )
     from signwise.training.run import train
 

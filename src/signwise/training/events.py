@@ -30,7 +30,8 @@ class Events:
                     from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 return
-            self._writer = SummaryWriter(str(folder), purge_step=step if step else None)
+            # TensorBoard forgets the events of that step and of later ones: they were not yet part of a checkpoint.
+            self._writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def epoch(self, row: dict[str, Any], layers: dict[str, BinaryLayer]) -> None:
         """Record an epoch: every number of its row of ``metrics.jsonl``, and the watched layers."""

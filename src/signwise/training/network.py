@@ -10,12 +10,19 @@ from torch import nn
 from signwise import models
 from signwise.convert import Skip, binarize_, first_and_last, last, param_groups
 from signwise.errors import SignwiseError
+from signwise.methods import BinaryConnect, GroupTransform, Method, ScaledSign, StraightThrough
 from signwise.optim import SGDW
 from signwise.schedule import BinarizationSchedule, StepDecay
 from signwise.training.order import derived_seed
 from signwise.training.recipe import Recipe
 
 _SKIPS: dict[str, Skip] = {"first_and_last": first_and_last, "last": last, "none": None}
+_METHODS: dict[str, type[Method]] = {
+    "group_transform": GroupTransform,
+    "binary_connect": BinaryConnect,
+    "scaled_sign": ScaledSign,
+    "straight_through": StraightThrough,
+}
 
 
 def build_network(recipe: Recipe, num_classes: int) -> nn.Module:
@@ -31,7 +38,7 @@ def build_network(recipe: Recipe, num_classes: int) -> nn.Module:
     torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
     network = factory(num_classes=num_classes)
     if recipe.bits == 1:
-        binarize_(network, skip=_SKIPS[recipe.skip])
+        binarize_(network, skip=_SKIPS[recipe.skip], method=_METHODS[recipe.method]())
     return network
 
 

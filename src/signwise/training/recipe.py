@@ -14,6 +14,10 @@ from typing import Any
 
 from signwise.errors import SignwiseError
 
+# The names of what is in signwise.methods and of the rules of binarize_; the recipes' table is where names live.
+METHODS = ("group_transform", "binary_connect", "scaled_sign", "straight_through")
+SKIPS = ("first_and_last", "last", "none")
+
 
 def _setting(help_text: str, default: Any = dataclasses.MISSING, flag: str | None = None) -> Any:
     """A field with the sentence that the command line shows for it, and its flag where that is not the field's name."""
@@ -51,7 +55,8 @@ class Recipe:
     zeta_start: float = _setting("zeta until its ramp", 1.0)
     zeta_end: float = _setting("zeta at the last step", 12.0)
     zeta_ramp: float = _setting("fraction of the steps, at the end, in which zeta rises", 0.1)
-    skip: str = _setting("layers that stay float: first_and_last, last or none", "first_and_last")
+    method: str = _setting(f"how weights become binary: {', '.join(METHODS)}", "group_transform")
+    skip: str = _setting(f"layers that stay float: {', '.join(SKIPS)}", "first_and_last")
     flip: bool = _setting("mirror half of the training images", False)
     translate: int = _setting("shift training images by up to this many pixels", 0)
     zoom: float = _setting("zoom training images by up to this fraction", 0.0)
@@ -77,7 +82,8 @@ class Recipe:
         rising = all(low < high for low, high in zip(self.decay_at, self.decay_at[1:], strict=False))
         inside = all(0 <= fraction <= 1 for fraction in self.decay_at)
         self._check("decay_at", rising and inside, "rising fractions in [0, 1]")
-        self._check("skip", self.skip in ("first_and_last", "last", "none"), "first_and_last, last or none")
+        self._check("method", self.method in METHODS, f"one of {', '.join(METHODS)}")
+        self._check("skip", self.skip in SKIPS, f"one of {', '.join(SKIPS)}")
         if self.bits == 32:
             self._check("t_alpha", self.t_alpha is None, "left out with 32 bits: nothing is binarized")
         else:

@@ -43,6 +43,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def recorded_data(config: Mapping[str, Any]) -> Path | None:
+    """The folder with the data set that a run was trained on, if it was given one and it is still there."""
+    folder = config.get("options", {}).get("data")
+    return Path(folder) if folder is not None and Path(folder).is_dir() else None
+
+
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The complete lines of a ``.jsonl`` file; a last line that a crash cut short is left out."""
     if not path.exists():
@@ -91,6 +97,9 @@ class RunFolder:
         names = ("config.json", checkpoint.CURRENT, checkpoint.PREVIOUS)
         if not resume and any((self.path / name).exists() for name in names):
             raise SignwiseError(f"{self.path} already holds a run: continue it with --resume, or choose another --out")
+        # A process that was killed in the middle of writing could not take its unfinished file away.
+        for unfinished in self.path.glob(".*.part"):
+            unfinished.unlink(missing_ok=True)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write ``config.json``, whole or not at all."""

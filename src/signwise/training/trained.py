@@ -18,7 +18,7 @@ from signwise.training.distributed import World
 from signwise.training.evaluate import score
 from signwise.training.network import binarization_schedule, build_network
 from signwise.training.recipe import Recipe
-from signwise.training.run_folder import read_config
+from signwise.training.run_folder import read_config, recorded_data
 from signwise.training.saved_state import load_network_
 
 
@@ -76,7 +76,7 @@ def evaluate_run(
         folder: the run's folder.
         which: ``best`` or ``last``.
         device: where to compute.
-        data: folder with the data set, or ``None`` for the cache.
+        data: folder with the data set, or ``None`` for the one that the run was trained on.
         samples: test on the first so many images, or ``None`` for those that the recipe tests on.
 
     Returns:
@@ -85,7 +85,8 @@ def evaluate_run(
     trained = load_run(folder, which)
     recipe, network = trained.recipe, trained.network.to(device)
     world = World(rank=0, size=1, device=device)
-    images = to_device(datasets.load(recipe.dataset, data), recipe, device)
+    folder_of_data = data or recorded_data(trained.config)
+    images = to_device(datasets.load(recipe.dataset, folder_of_data), recipe, device)
     test = images.test_images[:samples], images.test_labels[:samples]
     deployed = score(network, *test, world)
     with_relaxed = None
