@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
     trained = load_run(arguments.folder, arguments.which)
     described = trained.config["network"]
+    if "finished" not in trained.config:
+        print(f"note: the run has not finished, its weights are of step {trained.step:,}", file=sys.stderr)
     # The file takes images as they are: what training did once to all of them becomes its first operation.
     standardize = Standardize(described["mean"], described["std"])
     model = nn.Sequential(OrderedDict(standardize=standardize, network=trained.network))
