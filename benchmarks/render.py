@@ -1,0 +1,216 @@
+"""README's picture and numbers, and the measured part of the page on kernels, from the records in ``results/``.
+
+    python benchmarks/render.py            # make render does this, and renders docs/results.md
+
+Nothing is measured here. What is not recorded yet is said to be missing; rendering again changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from signwise.figures.comparison import Bar, Panel, draw
+from signwise.figures.style import save
+from signwise.reproduce.markers import fill_file
+from signwise.reproduce.paper_tables import full_results
+from signwise.reproduce.record import read_all
+from signwise.reproduce.table import Table
+
+ROOT = Path(__file__).parents[1]
+MISSING = "_Not recorded yet._"
+PICTURE = Path("results/rendered/overview.png")
+NETWORK, TITLE = "resnet18", "ResNet-18"
+NAMES = {"lenet5": "LeNet5", "vgg_small": "VGG-Small", "resnet18": "ResNet-18", "wrn28_10": "WRN-28-10"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duel:
+    """The packed network beside the fastest other engine at one setting; times in seconds.
+
+    Args:
+        ours, theirs: best times.
+        engine: the title of the other engine.
+    """
+
+    ours: float
+    theirs: float
+    engine: str
+
+
+def times(network: dict[str, Any], precision: str, batch: int, threads: int) -> Iterator[tuple[str, str, float]]:
+    """Name, title and best time of every engine at one setting."""
+    for row in network["rows"]:
+        if row["precision"] == precision and row["engine"] != "numpy":
+            for entry in row["times"]:
+                if (entry["batch"], entry["threads"]) == (batch, threads):
+                    yield row["engine"], row["title"], entry["best"]
+
+
+def duel(network: dict[str, Any], precision: str, batch: int, threads: int = 1) -> Duel | None:
+    """The fastest other engine against ours, where both were measured."""
+    found = list(times(network, precision, batch, threads))
+    ours = [seconds for engine, _, seconds in found if engine == "signwise"]
+    others = [(seconds, title) for engine, title, seconds in found if engine != "signwise"]
+    if not ours or not others:
+        return None
+    theirs, engine = min(others)
+    return Duel(ours=ours[0], theirs=theirs, engine=engine)
+
+
+def packed_bytes(network: dict[str, Any]) -> int:
+    """Bytes of the packed file with float32 activations."""
+    rows = [row for row in network["rows"] if (row["engine"], row["precision"]) == ("signwise", "float32")]
+    return int(rows[0]["file_bytes"])
+
+
+def errors(results: Path) -> dict[int, tuple[float, str]]:
+    """The best error of LeNet5 on MNIST in full, by bits: the mean over seeds, and its text."""
+    found = {}
+    for (name, bits, _), runs in full_results(read_all(results)).items():
+        if name == "lenet5-mnist":
+            found[bits] = runs.mean("best_error"), runs.text("best_error")
+    return found
+
+
+def picture(inference: dict[str, Any], found_errors: dict[int, tuple[float, str]]) -> list[Panel]:
+    """Bytes, milliseconds and error: 32 bits against 1."""
+    network = inference["networks"][NETWORK]
+    panels = []
+    sizes = ((network["state_dict_bytes"], "32 bits", False), (packed_bytes(network), "1 bit", True))
+    bars = [Bar(label=label, value=size, text=f"{size / 1e6:.1f}", binary=binary) for size, label, binary in sizes]
+    panels.append(Panel(title=f"{TITLE}: MB on disk", bars=bars))
+    bars = []
+    for precision, words in (("float32", ""), ("int8", ", int8")):
+        if fight := duel(network, precision, 1):
+            for seconds, label, binary in (
+                (fight.theirs, f"32 bits{words}" if not words else f"8 bits{words}", False),
+                (fight.ours, f"1 bit{words}", True),
+            ):
+                name = f"{label}, {fight.engine if not binary else 'signwise'}"
+                bars.append(Bar(label=name, value=seconds, text=f"{1000 * seconds:.2f}", binary=binary))
+    panels.append(Panel(title=f"{TITLE}: ms an image", bars=bars))
+    if found_errors:
+        bars = [
+            Bar(label=f"{bits} bit{'s' if bits > 1 else ''}", value=value, text=text, binary=bits == 1)
+            for bits, (value, text) in sorted(found_errors.items(), reverse=True)
+        ]
+        panels.append(Panel(title="LeNet5 on MNIST: error, %", bars=bars))
+    return panels
+
+
+def figures(inference: dict[str, Any], found_errors: dict[int, tuple[float, str]]) -> str:
+    """The numbers of README, each with what it is compared with."""
+    rows: list[tuple[str, ...]] = []
+    for name, title in NAMES.items():
+        if network := inference["networks"].get(name):
+            before, after = network["state_dict_bytes"], packed_bytes(network)
+            rows.append((f"{title}, bytes on disk", f"{before:,}", f"{after:,}", f"{before / after:.1f} × smaller"))
+    rows += _speeds(inference["networks"], "")
+    rows += _speeds(inference.get("avx2", {}).get("networks", {}), ", AVX2 only")
+    rows += _dense(inference["networks"])
+    rows += _memory(inference["networks"])
+    if 1 in found_errors:
+        full = found_errors[32][1] + " %" if 32 in found_errors else "–"
+        rows.append(("LeNet5 on MNIST, 200 epochs, best error", full, f"{found_errors[1][1]} %", ""))
+    table = Table(headings=("", "32 bits, or as said", "1 bit, signwise", ""), rows=tuple(rows), words=1)
+    return f"{table.markdown()}\n\n{_origin(inference)}"
+
+
+def _speeds(networks: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    if network := networks.get(NETWORK):
+        for precision in ("float32", "int8"):
+            for batch in (1, 16):
+                if fight := duel(network, precision, batch):
+                    kind = "float32" if precision == "float32" else "8-bit activations"
+                    rows.append(
+                        (
+                            f"{TITLE}, batch {batch}, {kind}{where}",
+                            f"{1000 * fight.theirs:.2f} ms, {fight.engine}",
+                            f"{1000 * fight.ours:.2f} ms",
+                            f"{fight.theirs / fight.ours:.2f} × as fast",
+                        )
+                    )
+    return rows
+
+
+def _dense(networks: dict[str, Any]) -> list[tuple[str, ...]]:
+    if "dense4096" not in networks:
+        return []
+    found = {engine: seconds for engine, _, seconds in times(networks["dense4096"], "float32", 1, 1)}
+    if not {"pytorch", "signwise"} <= found.keys():
+        return []
+    before, after = found["pytorch"], found["signwise"]
+    texts = (f"{1000 * before:.2f} ms, PyTorch", f"{1000 * after:.2f} ms", f"{before / after:.1f} × as fast")
+    return [("Dense 4096 × 4096, one row", *texts)]
+
+
+def _memory(networks: dict[str, Any]) -> list[tuple[str, ...]]:
+    if NETWORK not in networks:
+        return []
+    rows = networks[NETWORK]["rows"]
+    found = {row["engine"]: row["memory_bytes"] for row in rows if row["precision"] == "float32"}
+    if not {"onnxruntime", "signwise"} <= found.keys():
+        return []
+    before, after = found["onnxruntime"], found["signwise"]
+    texts = (f"{before / 1e6:.1f} MB, ONNX Runtime", f"{after / 1e6:.1f} MB", f"{before / after:.1f} × smaller")
+    return [(f"{TITLE}, peak memory above Python's", *texts)]
+
+
+def _origin(record: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if name != "signwise")
+    return (
+        "Times are the best of many runs, one thread, all engines in turn in one process; the other engine is the "
+        "fastest of PyTorch, ONNX Runtime, OpenVINO and MNN. "
+        f"Measured {record['date'][:10]} on an {record['hardware']['processor']} with {versions}: "
+        "[the record](results/inference.json)."
+    )
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """A record, or nothing where it has not been made."""
+    if not path.exists():
+        return None
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def kernels_page(results: Path) -> dict[str, str]:
+    """What stands between the markers of the page on kernels."""
+    record = read(results / "kernels.json")
+    return {"kernels": MISSING if record is None else kernel_table(record)}
+
+
+def kernel_table(record: dict[str, Any]) -> str:
+    """How close each layer comes to the limit."""
+    return json.dumps(record)
+
+
+def readme(results: Path) -> dict[str, str]:
+    """What stands between README's markers."""
+    inference = read(results / "inference.json")
+    if inference is None or NETWORK not in inference["networks"]:
+        return {"picture": MISSING, "figures": MISSING}
+    shown = f"![Bytes on disk, milliseconds an image and error: 32 bits against 1]({PICTURE.as_posix()})"
+    return {"picture": shown, "figures": figures(inference, errors(results))}
+
+
+def main() -> None:
+    results = ROOT / "results"
+    inference = read(results / "inference.json")
+    if inference is not None and NETWORK in inference["networks"]:
+        panels: Sequence[Panel] = picture(inference, errors(results))
+        save(draw(panels, width=11.0), ROOT / PICTURE)
+    for path, blocks in (
+        (ROOT / "README.md", readme(results)),
+        (ROOT / "docs/kernels.md", kernels_page(results)),
+    ):
+        print(f"{path.relative_to(ROOT)} {'rendered' if fill_file(path, blocks) else 'is up to date'}")
+
+
+if __name__ == "__main__":
+    main()

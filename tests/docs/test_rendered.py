@@ -1,0 +1,69 @@
+"""What README and the page on kernels say in numbers is what the records say."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from signwise.reproduce.markers import fill
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def render() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("render", ROOT / "benchmarks" / "render.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["render"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def network(**milliseconds: float) -> dict[str, Any]:
+    """A network's part of a record: ``engine_precision=`` the time at batch 1 and one thread."""
+    rows = []
+    for key, time in milliseconds.items():
+        engine, precision = key.split("_")
+        entry = {"batch": 1, "threads": 1, "best": time / 1000}
+        sizes = {"file_bytes": 1_400_000, "memory_bytes": 10_000_000}
+        rows.append({"engine": engine, "title": engine.upper(), "precision": precision, "times": [entry]} | sizes)
+    return {"rows": rows, "state_dict_bytes": 44_800_000}
+
+
+def test_the_fastest_other_engine_is_compared_with(render):
+    fight = render.duel(network(signwise_float32=4.0, pytorch_float32=20.0, mnn_float32=12.0), "float32", 1)
+    assert (fight.ours, fight.theirs, fight.engine) == (0.004, 0.012, "MNN")
+    assert render.duel(network(pytorch_float32=20.0), "float32", 1) is None
+    assert render.duel(network(signwise_float32=4.0, numpy_float32=90.0), "float32", 1) is None
+
+
+def test_numbers_are_those_of_the_record(render):
+    record = {
+        "date": "2030-01-02T03:04:05Z",
+        "versions": {"signwise": "9", "python": "3.99"},
+        "hardware": {"processor": "abacus"},
+        "networks": {"resnet18": network(signwise_float32=4.0, mnn_float32=12.0, signwise_int8=2.0, openvino_int8=5.0)},
+    }
+    text = render.figures(record, {1: (0.53, "0.53"), 32: (0.64, "0.64")})
+    assert "| 44,800,000 | 1,400,000 | 32.0 × smaller |" in text
+    assert "| 12.00 ms, MNN | 4.00 ms | 3.00 × as fast |" in text
+    assert "| 5.00 ms, OPENVINO | 2.00 ms | 2.50 × as fast |" in text
+    assert "| 0.64 % | 0.53 % |" in text and "2030-01-02" in text and "abacus" in text
+    bytes_on_disk, time, error = render.picture(record, {1: (0.53, "0.53"), 32: (0.64, "0.64")})
+    assert [bar.text for bar in bytes_on_disk.bars] == ["44.8", "1.4"]
+    assert [bar.text for bar in time.bars] == ["12.00", "4.00", "5.00", "2.00"]
+    assert [(bar.text, bar.binary) for bar in error.bars] == [("0.64", False), ("0.53", True)]
+
+
+def test_rendering_again_changes_nothing(render):
+    readme, kernels = ROOT / "README.md", ROOT / "docs" / "kernels.md"
+    results = ROOT / "results"
+    for path, blocks in ((readme, render.readme(results)), (kernels, render.kernels_page(results))):
+        text = path.read_text(encoding="utf-8")
+        assert fill(text, blocks) == text, f"{path.name} does not show what results/ holds: make render"
