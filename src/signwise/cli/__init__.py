@@ -39,16 +39,29 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
+_EPILOG = """Begin with: signwise quickstart
+Each command has examples in its help: signwise train --help
+"""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps line breaks, and has room for the longest command beside what it does."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
 def build_parser() -> Parser:
     """The parser with every command that is installed."""
     parser = Parser(
         prog="signwise",
         description="Train networks with weights of one bit, pack them, and run them fast.",
-        epilog="Begin with: signwise quickstart",
+        epilog=_EPILOG,
+        formatter_class=_Formatter,
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    subparsers = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS:
         module = f"{__name__}.{name}"
         if importlib.util.find_spec(module) is not None:

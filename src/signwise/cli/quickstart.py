@@ -22,9 +22,13 @@ def add(subparsers: Any) -> None:
         epilog="example: signwise quickstart --out first-look",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("quickstart-out"), metavar="FOLDER", help="where everything goes"
+        "--out",
+        type=Path,
+        default=Path("quickstart-out"),
+        metavar="FOLDER",
+        help="where everything goes (quickstart-out)",
     )
-    parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training images")
+    parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training images (4)")
     parser.add_argument("--train-samples", type=int, metavar="N", help="train on the first N images only")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where MNIST is (default: in the package)")
     parser.set_defaults(run=run)
