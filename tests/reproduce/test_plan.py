@@ -12,7 +12,7 @@ import pytest
 
 from signwise.reproduce.experiments import BUDGETS, TARGETS, experiments, trial
 from signwise.reproduce.naming import is_full, run_name
-from signwise.reproduce.plan import plan
+from signwise.reproduce.plan import finished_unrecorded, plan
 from signwise.reproduce.record import Record
 from signwise.reproduce.workload import images_trained
 from signwise.training import Recipe, recipe
@@ -59,6 +59,17 @@ def test_a_run_that_another_process_trains_is_left_alone(small: Recipe, small_ru
         (running,) = plan([small], [], tmp_path)
         assert running.status == "running" and not running.needs_training
     assert plan([small], [], tmp_path)[0].status == "cut"
+
+
+def test_finished_runs_of_any_seed_are_worth_recording_and_others_are_not(
+    small: Recipe, small_run: Path, made_up: Callable[..., Record]
+) -> None:
+    def found(experiment: Recipe, *records: Record) -> list[Path]:
+        return [entry.folder for entry in finished_unrecorded([experiment], records, small_run.parent)]
+
+    assert found(small.changed(seed=7)) == [small_run]
+    assert found(small.changed(seed=7), made_up(small)) == []
+    assert found(small.changed(epochs=3)) == []
 
 
 def test_a_folder_that_is_no_run_is_passed_over(small: Recipe, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="run folders (runs)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="records (results)")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where the data sets are (default: the cache)")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and train nothing")
     parser.add_argument("--no-train", action="store_true", help="record what has finished, render, train nothing")
     parser.add_argument(
         "--ship", type=Path, metavar="FOLDER", help="also pack the best 1-bit LeNet5 for the package into this folder"
@@ -56,22 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
             raise SignwiseError(f"--{name} must be at least 1, got {value}")
     if arguments.what == "openings":
         return _measure_openings(arguments)
-    from signwise.reproduce.launch import launch, slots
     from signwise.reproduce.record import read_all
 
-    places = slots(arguments.jobs, _accelerators())
-    planned = _plan(arguments, places[0])
-    _show(planned, len(places))
-    if arguments.dry_run:
-        return 0
-    for finished in planned:
-        if finished.status == "finished":
-            _record(finished, arguments.results)
-    failed = []
-    if not arguments.no_train:
-        extra = [] if arguments.data is None else ["--data", str(arguments.data)]
-        waiting = [entry for entry in planned if entry.needs_training]
-        failed = launch(waiting, places, extra=extra, finished=lambda done: _record(done, arguments.results), say=_say)
+    if arguments.no_train:
+        failed = []
+    else:
+        planned, places = _plan(arguments)
+        if arguments.dry_run:
+            return 0
+        failed = _train(arguments, planned, places)
+    _record_finished(arguments)
     _render(arguments, read_all(arguments.results))
     if arguments.ship is not None:
         _ship(arguments, read_all(arguments.results))
@@ -107,20 +101,40 @@ def _accelerators() -> list[str]:
     return ["mps"] if torch.backends.mps.is_available() else []
 
 
-def _plan(arguments: argparse.Namespace, slot: Slot) -> list[PlannedRun]:
+def _plan(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[Slot]]:
     from signwise.reproduce.experiments import experiments
+    from signwise.reproduce.launch import slots
     from signwise.reproduce.measure import seconds_per_image
     from signwise.reproduce.plan import plan
     from signwise.reproduce.record import read_all
     from signwise.reproduce.step_times import remembered
 
+    places = slots(arguments.jobs, _accelerators())
+    device, threads = places[0].device, places[0].threads
+    estimate = remembered(arguments.runs, places[0], lambda recipe: seconds_per_image(recipe, device, threads), _say)
     wanted = experiments(arguments.what, arguments.budget, arguments.seeds)
-    estimate = None
-    if not arguments.no_train:
-        estimate = remembered(
-            arguments.runs, slot, lambda recipe: seconds_per_image(recipe, slot.device, slot.threads), _say
-        )
-    return plan(wanted, read_all(arguments.results), arguments.runs, estimate)
+    planned = plan(wanted, read_all(arguments.results), arguments.runs, estimate)
+    _show(planned, len(places))
+    return planned, places
+
+
+def _train(arguments: argparse.Namespace, planned: list[PlannedRun], places: list[Slot]) -> list[PlannedRun]:
+    from signwise.reproduce.launch import launch
+
+    extra = [] if arguments.data is None else ["--data", str(arguments.data)]
+    waiting = [entry for entry in planned if entry.needs_training]
+    return launch(waiting, places, extra=extra, finished=lambda done: _record(done, arguments.results), say=_say)
+
+
+def _record_finished(arguments: argparse.Namespace) -> None:
+    """Record every finished run of an experiment of either budget, whoever started it."""
+    from signwise.reproduce.experiments import BUDGETS, experiments
+    from signwise.reproduce.plan import finished_unrecorded
+    from signwise.reproduce.record import read_all
+
+    worth_it = [recipe for budget in BUDGETS for recipe in experiments("all", budget)]
+    for finished in finished_unrecorded(worth_it, read_all(arguments.results), arguments.runs):
+        _record(finished, arguments.results)
 
 
 def _show(planned: list[PlannedRun], places: int) -> None:

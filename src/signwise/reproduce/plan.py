@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -82,6 +83,19 @@ def plan(
         status = "new" if config is None else "running" if _is_running(folder) else "cut"
         planned.append(PlannedRun(recipe=recipe, folder=folder, status=status, epochs_done=done, seconds_left=left))
     return planned
+
+
+def finished_unrecorded(experiments: Iterable[Recipe], records: Iterable[Record], runs: Path) -> list[PlannedRun]:
+    """The finished runs that no record tells of, whatever their seed.
+
+    Args:
+        experiments: what is worth recording; other runs are somebody's trials.
+        records: what is recorded.
+        runs: the folder of run folders.
+    """
+    wanted = {dataclasses.replace(recipe, seed=0) for recipe in experiments}
+    found = [recipe for recipe in _run_folders(runs) if dataclasses.replace(recipe, seed=0) in wanted]
+    return [run for run in plan(found, records, runs) if run.status == "finished"]
 
 
 def _run_folders(runs: Path) -> dict[Recipe, tuple[Path, dict[str, Any]]]:
