@@ -48,7 +48,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Keeps line breaks, and has room for the longest command beside what it does."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28)
+        super().__init__(prog)
+        # argparse forgets that commands are indented, and would break the line after the longest ones.
+        self._action_max_length = 4 + max(map(len, COMMANDS))
 
 
 def build_parser() -> Parser:
