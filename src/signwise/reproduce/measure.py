@@ -1,7 +1,8 @@
 """The time of a training step, measured on this machine before hours are spent.
 
-A few images serve as well as a full batch: the time of a step is nearly proportional to them, and a batch of a wide
-network may not even fit beside what else the machine does.
+Of a large network a few images serve as well as a full batch: the time of a step is nearly proportional to them, and a
+batch of a wide network may not even fit beside what else the machine does. A small network needs its full batch, since
+what a step costs besides its images (the update, the transform of the weights) would weigh too much.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from signwise import datasets
+from signwise.training.cost import network_cost
 from signwise.training.device_images import DeviceImages
 from signwise.training.distributed import World, pick_device
 from signwise.training.network import build_network
@@ -21,6 +23,8 @@ from signwise.training.recipe import Recipe
 from signwise.training.stepper import Stepper
 
 _STEPS = 3
+# Multiply-adds of a step, forward and backward, that a core does in a fraction of a second.
+_CPU_MACS = 20_000_000_000
 
 
 def seconds_per_image(
@@ -32,7 +36,7 @@ def seconds_per_image(
         recipe: the network and its settings; the images are noise of the right shape.
         device: where to measure.
         threads: CPU threads, or ``None`` for PyTorch's choice.
-        images: images a step; by default 8 on a CPU and the recipe's batch on an accelerator, which a few do not fill.
+        images: images a step; by default the recipe's batch, on a CPU no more than some seconds' work.
 
     Returns:
         Seconds, by the fastest of three steps after one that warms up.
@@ -42,12 +46,19 @@ def seconds_per_image(
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        count = images or (8 if place.type == "cpu" else recipe.batch_size)
+        count = images or _measured_images(recipe, place)
         stepper = _stepper(recipe.changed(batch_size=count, train_samples=count, test_samples=1), place)
         times = [_step_seconds(stepper, step, place) for step in range(1 + _STEPS)]
     finally:
         torch.set_num_threads(before)
     return min(times[1:]) / count
+
+
+def _measured_images(recipe: Recipe, device: torch.device) -> int:
+    if device.type != "cpu":
+        return recipe.batch_size
+    enough = _CPU_MACS // (3 * network_cost(recipe).macs)
+    return min(recipe.batch_size, max(enough, 4))
 
 
 def _stepper(recipe: Recipe, device: torch.device) -> Stepper:
