@@ -186,8 +186,41 @@ def kernels_page(results: Path) -> dict[str, str]:
 
 
 def kernel_table(record: dict[str, Any]) -> str:
-    """How close each layer comes to the limit."""
-    return json.dumps(record)
+    """How close each binary layer of ResNet-18 comes to the limit, one table for each instruction set."""
+    parts = []
+    for isa in dict.fromkeys(row["isa"] for row in record["layers"]):
+        found: dict[str, dict[str, Any]] = {}
+        for row in record["layers"]:
+            if row["isa"] == isa:
+                found.setdefault(_layer(row), {})[row["activations"]] = row
+        rows = tuple((layer, *_float_cells(kinds["float32"]), *_rate(kinds["int8"])) for layer, kinds in found.items())
+        phases = "prepare / build / sums / finish, %"
+        headings = ("layer", "µs", "G/s", "of the limit", phases, "8-bit G/s", "of its limit")
+        gigahertz = sorted(row["clock_gigahertz"] for row in record["layers"] if row["isa"] == isa)
+        parts.append(f"**{isa}**, at {gigahertz[0]:.1f} to {gigahertz[-1]:.1f} GHz:")
+        parts.append(Table(headings=headings, rows=rows, words=1).markdown())
+    parts.append(
+        "The binary layers of ResNet-18, one image, one thread. G/s are 10⁹ additions a second, as many as the "
+        "multiply-adds of the same layer in float32. *Prepare* copies the input into padded planes, *build* fills the "
+        "tables, *sums* looks them up, *finish* is the epilogue. "
+        f"Measured {record['date'][:10]} on an {record['hardware']['processor']} by `benchmarks/kernels.py`: "
+        "[the record](../results/kernels.json)."
+    )
+    return "\n\n".join(parts)
+
+
+def _layer(row: dict[str, Any]) -> str:
+    stride = f", stride {row['stride']}" if row["stride"] > 1 else ""
+    return f"{row['count']} × {row['channels']} → {row['filters']}, {row['size']}x{row['size']}{stride}"
+
+
+def _float_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    shares = " / ".join(f"{100 * row['shares'][name]:.0f}" for name in ("prepare", "build", "sums", "finish"))
+    return (f"{1e6 * row['seconds']:.0f}", *_rate(row), shares)
+
+
+def _rate(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['giga_additions_a_second']:.0f}", f"{100 * row['share_of_limit']:.0f} %"
 
 
 def readme(results: Path) -> dict[str, str]:

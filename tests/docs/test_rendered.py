@@ -61,6 +61,17 @@ def test_numbers_are_those_of_the_record(render):
     assert [(bar.text, bar.binary) for bar in error.bars] == [("0.64", False), ("0.53", True)]
 
 
+def test_the_page_on_kernels_shows_every_layer_of_the_record(render):
+    layer = {"isa": "abacus", "channels": 64, "filters": 128, "size": 32, "stride": 2, "count": 3, "seconds": 1e-4}
+    layer |= {"giga_additions_a_second": 90.4, "share_of_limit": 0.371, "clock_gigahertz": 2.5}
+    layer |= {"shares": {"prepare": 0.1, "build": 0.2, "sums": 0.6, "finish": 0.1}}
+    layers = [layer | {"activations": kind} for kind in ("float32", "int8")]
+    record = {"date": "2030-01-02T03:04:05Z", "hardware": {"processor": "beads"}, "layers": layers}
+    text = render.kernel_table(record)
+    assert "| 3 × 64 → 128, 32x32, stride 2 | 100 | 90 | 37 % | 10 / 20 / 60 / 10 | 90 | 37 % |" in text
+    assert "**abacus**, at 2.5 to 2.5 GHz" in text and "beads" in text
+
+
 def test_rendering_again_changes_nothing(render):
     readme, kernels = ROOT / "README.md", ROOT / "docs" / "kernels.md"
     results = ROOT / "results"
