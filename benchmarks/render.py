@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 MISSING = "_Not recorded yet._"
 PICTURE = Path("results/rendered/overview.png")
 NETWORK, TITLE = "resnet18", "ResNet-18"
+SETTINGS = (("float32", "float32", 1), ("float32", "float32", 16), ("int8", "8-bit", 1), ("int8", "8-bit", 16))
 NAMES = {"lenet5": "LeNet5", "vgg_small": "VGG-Small", "resnet18": "ResNet-18", "wrn28_10": "WRN-28-10"}
 
 
@@ -103,69 +104,69 @@ def picture(inference: dict[str, Any], found_errors: dict[int, tuple[float, str]
 
 
 def figures(inference: dict[str, Any], found_errors: dict[int, tuple[float, str]]) -> str:
-    """The numbers of README, each with what it is compared with."""
-    rows: list[tuple[str, ...]] = []
-    for name, title in NAMES.items():
-        if network := inference["networks"].get(name):
-            before, after = network["state_dict_bytes"], packed_bytes(network)
-            rows.append((f"{title}, bytes on disk", f"{before:,}", f"{after:,}", f"{before / after:.1f} × smaller"))
-    rows += _speeds(inference["networks"], "")
-    rows += _speeds(inference.get("avx2", {}).get("networks", {}), ", AVX2 only")
-    rows += _dense(inference["networks"])
-    rows += _memory(inference["networks"])
-    if 1 in found_errors:
-        full = found_errors[32][1] + " %" if 32 in found_errors else "–"
-        rows.append(("LeNet5 on MNIST, 200 epochs, best error", full, f"{found_errors[1][1]} %", ""))
-    table = Table(headings=("", "32 bits, or as said", "1 bit, signwise", ""), rows=tuple(rows), words=1)
-    return f"{table.markdown()}\n\n{_origin(inference)}"
+    """The numbers of README: a table of all networks, then single facts, then where they come from."""
+    networks = inference["networks"]
+    rows = [_row(title, networks[name]) for name, title in NAMES.items() if name in networks]
+    hidden = inference.get("avx2", {}).get("networks", {})
+    rows += [_row(f"{title}, AVX2 only", hidden[name]) for name, title in NAMES.items() if name in hidden]
+    headings = ("32 bits → 1 bit", "MB on disk", *(f"ms, {kind}, batch {batch}" for _, kind, batch in SETTINGS))
+    table = Table(headings=headings, rows=tuple(rows), words=1)
+    facts = [*_errors(found_errors), *_dense(networks), *_memory(networks)]
+    return "\n\n".join([table.markdown(), "\n".join(f"- {fact}" for fact in facts), _origin(inference)])
 
 
-def _speeds(networks: dict[str, Any], where: str) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    if network := networks.get(NETWORK):
-        for precision in ("float32", "int8"):
-            for batch in (1, 16):
-                if fight := duel(network, precision, batch):
-                    kind = "float32" if precision == "float32" else "8-bit activations"
-                    rows.append(
-                        (
-                            f"{TITLE}, batch {batch}, {kind}{where}",
-                            f"{1000 * fight.theirs:.2f} ms, {fight.engine}",
-                            f"{1000 * fight.ours:.2f} ms",
-                            f"{fight.theirs / fight.ours:.2f} × as fast",
-                        )
-                    )
-    return rows
+def _row(title: str, network: dict[str, Any]) -> tuple[str, ...]:
+    before, after = network["state_dict_bytes"], packed_bytes(network)
+    cells = [f"{before / 1e6:.2f} → {after / 1e6:.2f}: {before / after:.1f} ×"]
+    for precision, _, batch in SETTINGS:
+        fight = duel(network, precision, batch)
+        cells.append("–" if fight is None else _versus(fight))
+    return (title, *cells)
 
 
-def _dense(networks: dict[str, Any]) -> list[tuple[str, ...]]:
+def _versus(fight: Duel) -> str:
+    before, after = 1000 * fight.theirs, 1000 * fight.ours
+    digits = 3 if after < 1 else 2 if after < 10 else 1
+    return f"{before:.{digits}f} ({fight.engine}) → {after:.{digits}f}: {before / after:.2f} ×"
+
+
+def _errors(found: dict[int, tuple[float, str]]) -> list[str]:
+    if 1 not in found:
+        return []
+    full = f", with 32 bits {found[32][1]} %" if 32 in found else ""
+    return [f"LeNet5 on MNIST, 200 epochs, best error: with 1 bit {found[1][1]} %{full}."]
+
+
+def _dense(networks: dict[str, Any]) -> list[str]:
     if "dense4096" not in networks:
         return []
-    found = {engine: seconds for engine, _, seconds in times(networks["dense4096"], "float32", 1, 1)}
+    found = {engine: 1000 * seconds for engine, _, seconds in times(networks["dense4096"], "float32", 1, 1)}
     if not {"pytorch", "signwise"} <= found.keys():
         return []
     before, after = found["pytorch"], found["signwise"]
-    texts = (f"{1000 * before:.2f} ms, PyTorch", f"{1000 * after:.2f} ms", f"{before / after:.1f} × as fast")
-    return [("Dense 4096 × 4096, one row", *texts)]
+    return [f"Dense 4096 × 4096, one row: {before:.2f} ms in PyTorch, {after:.3f} ms packed: {before / after:.1f} ×."]
 
 
-def _memory(networks: dict[str, Any]) -> list[tuple[str, ...]]:
+def _memory(networks: dict[str, Any]) -> list[str]:
     if NETWORK not in networks:
         return []
     rows = networks[NETWORK]["rows"]
-    found = {row["engine"]: row["memory_bytes"] for row in rows if row["precision"] == "float32"}
+    found = {row["engine"]: row["memory_bytes"] / 1e6 for row in rows if row["precision"] == "float32"}
     if not {"onnxruntime", "signwise"} <= found.keys():
         return []
     before, after = found["onnxruntime"], found["signwise"]
-    texts = (f"{before / 1e6:.1f} MB, ONNX Runtime", f"{after / 1e6:.1f} MB", f"{before / after:.1f} × smaller")
-    return [(f"{TITLE}, peak memory above Python's", *texts)]
+    return [
+        f"Peak memory of {TITLE} at batch 1, above that of Python with numpy: {before:.1f} MB in ONNX Runtime, "
+        f"{after:.1f} MB packed: {before / after:.1f} ×."
+    ]
 
 
 def _origin(record: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if name != "signwise")
     return (
-        "Times are the best of many runs, one thread, all engines in turn in one process; the other engine is the "
-        "fastest of PyTorch, ONNX Runtime, OpenVINO and MNN. "
+        "Left of each arrow stands the fastest of PyTorch, ONNX Runtime, OpenVINO and MNN with float32 or 8-bit "
+        "weights, right of it the packed file; below 1 × it is slower. One thread, best of many runs, all engines in "
+        "turn. "
         f"Measured {record['date'][:10]} on an {record['hardware']['processor']} with {versions}: "
         "[the record](results/inference.json)."
     )

@@ -51,10 +51,9 @@ def test_numbers_are_those_of_the_record(render):
         "networks": {"resnet18": network(signwise_float32=4.0, mnn_float32=12.0, signwise_int8=2.0, openvino_int8=5.0)},
     }
     text = render.figures(record, {1: (0.53, "0.53"), 32: (0.64, "0.64")})
-    assert "| 44,800,000 | 1,400,000 | 32.0 × smaller |" in text
-    assert "| 12.00 ms, MNN | 4.00 ms | 3.00 × as fast |" in text
-    assert "| 5.00 ms, OPENVINO | 2.00 ms | 2.50 × as fast |" in text
-    assert "| 0.64 % | 0.53 % |" in text and "2030-01-02" in text and "abacus" in text
+    assert "| ResNet-18 | 44.80 → 1.40: 32.0 × | 12.00 (MNN) → 4.00: 3.00 × | – |" in text
+    assert "| 5.00 (OPENVINO) → 2.00: 2.50 × | – |" in text
+    assert "with 1 bit 0.53 %, with 32 bits 0.64 %" in text and "2030-01-02" in text and "abacus" in text
     bytes_on_disk, time, error = render.picture(record, {1: (0.53, "0.53"), 32: (0.64, "0.64")})
     assert [bar.text for bar in bytes_on_disk.bars] == ["44.8", "1.4"]
     assert [bar.text for bar in time.bars] == ["12.00", "4.00", "5.00", "2.00"]
