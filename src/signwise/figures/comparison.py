@@ -49,11 +49,11 @@ def draw(panels: Sequence[Panel], *, width: float = 9.0) -> Figure:
     rows = max(len(panel.bars) for panel in panels)
     figure, axes = subplots(1, len(panels), width=width, height=0.9 + 0.42 * rows)
     for axis, panel in zip(axes[0], panels, strict=True):
-        _draw_panel(axis, panel)
+        _draw_panel(axis, panel, rows)
     return figure
 
 
-def _draw_panel(axis: Any, panel: Panel) -> None:
+def _draw_panel(axis: Any, panel: Panel, rows: int) -> None:
     positions = range(len(panel.bars))
     largest = max(bar.value for bar in panel.bars)
     for position, bar in zip(positions, panel.bars, strict=True):
@@ -61,12 +61,13 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
         axis.annotate(bar.text, (bar.value, position), (4, 0), textcoords="offset points", va="center")
     axis.set_title(panel.title, loc="left", fontsize=10)
     axis.set_yticks(list(positions), [bar.label for bar in panel.bars])
-    axis.invert_yaxis()
+    axis.set_ylim(rows - 0.5, -0.5)  # from the top, and bars of one thickness in all panels
     # The values stand at the bars: room for them at the right, and no axis that repeats them.
     axis.set_xlim(0, largest * 1.45)
     axis.set_xticks([])
     axis.grid(False)
-    axis.spines["bottom"].set_visible(False)
+    for side in ("bottom", "left"):
+        axis.spines[side].set_visible(False)
     axis.tick_params(axis="y", length=0)
     if panel.note:
         axis.set_xlabel(panel.note, fontsize=8, loc="left")
