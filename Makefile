@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread a process: tests start several processes, and timings are never part of them.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test lint quickstart render package clean
+.PHONY: setup test test-native test-aarch64 fuzz lint quickstart render package clean
 
 setup: $(VENV)/.installed
 
@@ -37,6 +37,30 @@ render: setup
 # An sdist and a wheel, tried in an empty environment.
 package: setup
 	.ci/check_wheel
+
+# The kernels without Python, as they are and with sanitizers.
+test-native:
+	cmake -S . -B build/release -DSIGNWISE_TESTS=ON -DSIGNWISE_WARNINGS_AS_ERRORS=ON
+	cmake --build build/release --parallel
+	build/release/kernel_test
+	cmake -S . -B build/sanitize -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE=ON
+	cmake --build build/sanitize --parallel
+	build/sanitize/kernel_test
+
+# The same for 64-bit ARM in an emulator. Needs: apt-get install g++-aarch64-linux-gnu qemu-user
+test-aarch64:
+	cmake -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=csrc/tests/aarch64.cmake -DSIGNWISE_TESTS=ON
+	cmake --build build/aarch64 --parallel --target kernel_test
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/kernel_test
+
+# 100,000 damaged files through the reader, and what still loads through kernels that watch every access.
+FUZZ_COUNT ?= 100000
+fuzz: setup
+	cmake -S . -B build/sanitize -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE=ON
+	cmake --build build/sanitize --parallel --target signwise
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 SIGNWISE_LIBRARY=build/sanitize/libsignwise.so \
+	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -118,6 +118,10 @@ int32_t signwise_profile(signwise_program* program, int64_t batch, const float* 
     });
 }
 
+void signwise_spin(int64_t cycles) {
+    for (int64_t i = 0; i < cycles; ++i) __asm__ volatile("" : "+r"(i));
+}
+
 int64_t signwise_weight_bytes(const signwise_program* program) {
     return program != nullptr ? program->program.weight_bytes() : 0;
 }

@@ -61,6 +61,15 @@ struct Padding {
     int32_t plane_count;
 };
 
+// A window that slides over one channel; maximum, or sum (the caller divides).
+struct Window {
+    int64_t kernel[2], stride[2];
+    int64_t top, left;
+    int64_t height, width, out_height, out_width;
+    int64_t pitch;  // of a padded row: a multiple of the horizontal stride that covers all windows and the image
+    bool maximum;
+};
+
 // Kernels for one width of vectors. Sums lie as the registers hold them, [filter / 12][vector / V][filter % 12][vector %
 // V][lane]. They are float32, or int16 that are widened to int32 in time.
 struct VectorKernels {
@@ -131,11 +140,8 @@ struct Kernels {
     void (*affine)(const float* from, float scale, float bias, bool relu, float* to, int64_t count);
     void (*add)(const float* left, const float* right, bool relu, float* to, int64_t count);
 
-    // Pooling, rows first: to = max(to, from) or to += from ...
-    void (*pool_rows)(const float* from, bool maximum, float* to, int64_t count);
-    // ... then columns: to[x] = max or sum of line[x * stride .. + kernel). `spare` is as long as the line.
-    void (*pool_columns)(const float* line, int64_t length, int64_t kernel, int64_t stride, bool maximum, float* spare,
-                         float* to, int64_t count);
+    // One channel. `scratch` holds 2 * out_height * pitch + pitch floats.
+    void (*pool)(const Window& window, const float* image, float* scratch, float* to);
 };
 
 }  // namespace signwise

@@ -94,6 +94,9 @@ SIGNWISE_API int32_t signwise_profile(signwise_program* program, int64_t batch, 
                                       int64_t input_count, float* output, int64_t output_count, double* seconds,
                                       int64_t seconds_count);
 
+/* A chain of additions that takes this many cycles: timing it tells the clock that a measurement ran at. */
+SIGNWISE_API void signwise_spin(int64_t cycles);
+
 /* Bytes of weights as kept for the kernels, and of memory for one call on a batch. */
 SIGNWISE_API int64_t signwise_weight_bytes(const signwise_program* program);
 SIGNWISE_API int64_t signwise_activation_bytes(const signwise_program* program, int64_t batch);

@@ -127,7 +127,8 @@ inline void store_bytes(Vector<float, Bytes> y, float inverse, void* to) {
 
 // One vector of floats, all of whose lanes go to neighbouring pixels: what nearly all of the work is.
 template <int Bytes>
-inline void finish_vector(const Finish& what, Vector<float, Bytes> y, float scale, float bias, int64_t at) {
+inline void finish_vector(const Finish& what, Vector<float, Bytes> y, float scale, float bias, float inverse,
+                          int64_t at) {
     using V = Vector<float, Bytes>;
     y = y * scale + bias;
     if (what.residual != nullptr) {
@@ -143,9 +144,9 @@ inline void finish_vector(const Finish& what, Vector<float, Bytes> y, float scal
     if (what.output_type == Type::float32) {
         store<float, Bytes>(static_cast<float*>(what.output) + at, y);
     } else if (what.output_type == Type::uint8) {
-        store_bytes<uint8_t, Bytes>(y, 1.0f / what.output_scale, static_cast<uint8_t*>(what.output) + at);
+        store_bytes<uint8_t, Bytes>(y, inverse, static_cast<uint8_t*>(what.output) + at);
     } else {
-        store_bytes<int8_t, Bytes>(y, 1.0f / what.output_scale, static_cast<int8_t*>(what.output) + at);
+        store_bytes<int8_t, Bytes>(y, inverse, static_cast<int8_t*>(what.output) + at);
     }
 }
 
@@ -156,6 +157,7 @@ void finish(const Finish& what_, const void* sums, int64_t together, int64_t fir
     constexpr int width = Bytes / 4;
     const Finish what = what_;  // a copy that the stores below cannot change
     const bool integer = what.correction != nullptr;
+    const float inverse = 1.0f / what.output_scale;
     const int lanes = integer ? 2 * width : width;
     for (int64_t i = 0; i < filters; ++i) {
         const int64_t filter = first_filter + i;
@@ -179,8 +181,8 @@ void finish(const Finish& what_, const void* sums, int64_t together, int64_t fir
             const Run* last = runs + run_starts[vector + 1];
             const int64_t plane = filter * what.filter_stride;
             if (last - run == 1 && run->length == lanes) {
-                finish_vector<Bytes>(what, y[0], scale, bias, plane + run->pixel);
-                if (integer) finish_vector<Bytes>(what, y[1], scale, bias, plane + run->pixel + width);
+                finish_vector<Bytes>(what, y[0], scale, bias, inverse, plane + run->pixel);
+                if (integer) finish_vector<Bytes>(what, y[1], scale, bias, inverse, plane + run->pixel + width);
                 continue;
             }
             float scattered[2 * width];

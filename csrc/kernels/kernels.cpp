@@ -49,7 +49,7 @@ constexpr Kernels kKernels = {
     SIGNWISE_NAME(SIGNWISE_KERNELS), kRegisters,
     {vector_kernels<SIGNWISE_BYTES, kRegisters>(), vector_kernels<kHalf, kRegisters>()},
     kRowLanes, kRowInputs, kRowFields, gemv_tables, gemv, finish_row, dot,
-    to_float, from_float, pad_float, pad_int, affine, add, pool_rows, pool_columns,
+    to_float, from_float, pad_float, pad_int, affine, add, pool,
 };
 
 }  // namespace

@@ -62,6 +62,24 @@ inline void split_pairs(const From* from, int64_t count, To* even, To* odd, Conv
     if (i < count) even[i / 2] = convert(from[i]);
 }
 
+// Short rows are most of the rows there are; a constant length makes each one or two moves.
+template <int Length, class From, class To, class Convert>
+inline void copy_constant(const From* __restrict from, To* __restrict to, Convert convert) {
+    for (int i = 0; i < Length; ++i) to[i] = convert(from[i]);
+}
+
+template <class From, class To, class Convert>
+inline void copy_row(const From* __restrict from, To* __restrict to, int64_t count, Convert convert) {
+    switch (count) {
+        case 4: return copy_constant<4>(from, to, convert);
+        case 8: return copy_constant<8>(from, to, convert);
+        case 16: return copy_constant<16>(from, to, convert);
+        case 32: return copy_constant<32>(from, to, convert);
+        default:
+            for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i]);
+    }
+}
+
 template <class From, class To, class Convert>
 void pad_rows(const Padding& how, const From* from, To* to, To padding, Convert convert) {
     const int64_t plane = how.rows * how.pitch;
@@ -74,7 +92,7 @@ void pad_rows(const Padding& how, const From* from, To* to, To padding, Convert 
         if (how.stride == 1) {
             const int64_t room = how.pitch - how.left;
             const int64_t count = how.width < room ? how.width : room;
-            for (int64_t x = 0; x < count; ++x) row[how.left + x] = convert(from[x]);
+            copy_row(from, row + how.left, count, convert);
             continue;
         }
         if (both) {

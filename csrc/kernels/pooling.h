@@ -1,4 +1,4 @@
-// Windows over rows and columns of one channel.
+// Windows over one channel: first down the columns, then along all rows at once.
 
 #pragma once
 
@@ -19,39 +19,53 @@ inline void combine(const float* __restrict from, float* __restrict to, int64_t 
     }
 }
 
-void pool_rows(const float* from, bool maximum, float* to, int64_t count) {
-    maximum ? combine<true>(from, to, count) : combine<false>(from, to, count);
-}
-
-void pool_columns(const float* line, int64_t length, int64_t kernel, int64_t stride, bool maximum, float* spare,
-                  float* to, int64_t count) {
-    if (stride == 1 || stride == 2) {
-        // Every second column lies side by side once even and odd ones are apart.
-        const float* columns[2] = {line, line};
-        if (stride == 2) {
-            float* odd = spare + (length + 1) / 2;
-            split_pairs(line, length, spare, odd, Copy{});
-            columns[0] = spare;
-            columns[1] = odd;
+template <bool Maximum>
+void pool_channel(const Window& window, const float* image, float* scratch, float* to) {
+    const int64_t pitch = window.pitch, stride = window.stride[1], count = window.out_height * pitch;
+    float* rows = scratch;  // [out_height][pitch]: each the window's rows together
+    const float nothing = Maximum ? -__builtin_inff() : 0.0f;
+    for (int64_t i = 0; i < count; ++i) rows[i] = nothing;
+    for (int64_t y = 0; y < window.out_height; ++y) {
+        const int64_t top = y * window.stride[0] - window.top;
+        const int64_t first = top > 0 ? top : 0;
+        const int64_t last = top + window.kernel[0] < window.height ? top + window.kernel[0] : window.height;
+        for (int64_t row = first; row < last; ++row) {
+            combine<Maximum>(image + row * window.width, rows + y * pitch + window.left, window.width);
         }
-        for (int64_t k = 0; k < kernel; ++k) {
-            const float* from = columns[k % stride] + k / stride;
-            if (k == 0) {
-                std::memcpy(to, from, size_t(count) * sizeof(float));
-            } else {
-                pool_rows(from, maximum, to, count);
+    }
+    // Columns of one remainder side by side: a window is then neighbours of each. Rows are a whole number of strides
+    // long, so all of them are one long line.
+    const int64_t short_pitch = pitch / stride, short_count = window.out_height * short_pitch;
+    const float* columns = rows;
+    if (stride > 1) {
+        float* sorted = rows + count;
+        if (stride == 2) {
+            split_pairs(rows, count, sorted, sorted + short_count, Copy{});
+        } else {
+            for (int64_t remainder = 0; remainder < stride; ++remainder) {
+                for (int64_t i = 0; i < short_count; ++i) sorted[remainder * short_count + i] = rows[i * stride + remainder];
             }
         }
-        return;
+        columns = sorted;
     }
-    for (int64_t x = 0; x < count; ++x) {
-        float best = line[x * stride];
-        for (int64_t k = 1; k < kernel; ++k) {
-            const float next = line[x * stride + k];
-            best = maximum ? (best >= next || best != best ? best : next) : best + next;
+    // What the last windows of a row would read of the next one is never used.
+    float* combined = scratch + (stride > 1 ? 0 : count);
+    const int64_t reach = short_count - (window.kernel[1] - 1) / stride;
+    for (int64_t k = 0; k < window.kernel[1]; ++k) {
+        const float* from = columns + k % stride * short_count + k / stride;
+        if (k == 0) {
+            std::memcpy(combined, from, size_t(reach) * sizeof(float));
+        } else {
+            combine<Maximum>(from, combined, reach);
         }
-        to[x] = best;
     }
+    for (int64_t y = 0; y < window.out_height; ++y) {
+        std::memcpy(to + y * window.out_width, combined + y * short_pitch, size_t(window.out_width) * sizeof(float));
+    }
+}
+
+void pool(const Window& window, const float* image, float* scratch, float* to) {
+    window.maximum ? pool_channel<true>(window, image, scratch, to) : pool_channel<false>(window, image, scratch, to);
 }
 
 }  // namespace

@@ -1,0 +1,156 @@
+"""How close the kernels come to the limit of the machine: the binary layers of ResNet-18, one image, one thread.
+
+    python benchmarks/kernels.py               # about a minute; writes results/kernels.json
+
+A look-up of five weights is one vector load, and a core loads two vectors a cycle: that is the limit. Each layer is
+timed on its own, best of many; the shares of its phases come from separate runs with a stop-watch, which slows them a
+little. The clock is measured beside each layer, since it depends on the load of the whole machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from signwise.provenance import write_record
+from signwise.runtime import Model, native, ops
+from signwise.runtime.program import Program
+
+VECTOR_BYTES = {"avx512": 64, "avx2": 32, "neon": 16, "portable": 16}
+WEIGHTS_A_LOOKUP = 5
+PHASES = ("prepare", "build", "sums", "finish")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A 3x3 convolution with padding 1; ``count`` of them are in the network."""
+
+    channels: int
+    filters: int
+    size: int
+    stride: int
+    count: int
+
+    @property
+    def additions(self) -> int:
+        """Multiply-adds of the same layer in float32."""
+        return self.filters * self.channels * 9 * (self.size // self.stride) ** 2
+
+
+LAYERS = (
+    Layer(channels=64, filters=64, size=32, stride=1, count=4),
+    Layer(channels=64, filters=128, size=32, stride=2, count=1),
+    Layer(channels=128, filters=128, size=16, stride=1, count=3),
+    Layer(channels=128, filters=256, size=16, stride=2, count=1),
+    Layer(channels=256, filters=256, size=8, stride=1, count=3),
+    Layer(channels=256, filters=512, size=8, stride=2, count=1),
+    Layer(channels=512, filters=512, size=4, stride=1, count=3),
+)
+
+
+def program(layer: Layer, *, eight_bits: bool) -> Program:
+    """The layer behind an operation that makes its input what a network would give it: rectified, maybe 8 bits."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 256, (layer.filters, layer.channels * 9 // 8)).astype(np.uint8)
+    kept = ops.Quantized(type="uint8", scale=2.0**-6) if eight_bits else None
+    coarse = ops.Quantized(type="uint8", scale=1.0) if eight_bits else None
+    convolution = ops.Conv(
+        inputs=(1,), weight="bits", bits=1, out_channels=layer.filters, kernel=(3, 3), padding=(1, 1, 1, 1),
+        stride=(layer.stride, layer.stride), relu=True, out=coarse,
+    )  # fmt: skip
+    return Program(
+        input_shape=(layer.channels, layer.size, layer.size),
+        ops=(ops.Relu(inputs=(0,), out=kept), convolution),
+        tensors={"bits": bits},
+        output=2,
+    )
+
+
+def best(run: Callable[[], object], seconds: float) -> float:
+    """The shortest time of a call within so many seconds."""
+    shortest, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        begin = time.perf_counter()
+        run()
+        shortest = min(shortest, time.perf_counter() - begin)
+    return shortest
+
+
+def clock(library: Any) -> float:
+    """Cycles a second of this core, now."""
+    cycles = 200_000
+    return cycles / best(lambda: library.signwise_spin(cycles), 0.02)
+
+
+def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict[str, Any]:
+    """One row of the record."""
+    library = native.library()
+    assert library is not None
+    model = Model(program(layer, eight_bits=eight_bits), threads=1)
+    lowered = model.native
+    assert lowered is not None
+    images = np.random.default_rng(1).standard_normal((1, *model.program.input_shape)).astype(np.float32)
+    answers = np.empty((1, *model.program.output_shape), np.float32)
+
+    profile = np.full((2, 5), np.inf)  # (operations, phases and the total)
+    end = time.perf_counter() + seconds / 2
+    while time.perf_counter() < end:
+        once = np.zeros((2, 5))
+        lowered.profile(images, answers, once)
+        profile = np.where(once[:, 4:] < profile[:, 4:], once, profile)
+    whole = best(lambda: lowered.run(images, answers), seconds / 2)
+    shortest = min(whole - profile[0, 4], profile[1, 4])
+    hertz = clock(library)
+    lanes = VECTOR_BYTES[isa] // (2 if eight_bits else 4)
+    limit = 2 * WEIGHTS_A_LOOKUP * lanes * hertz
+    phases = profile[1, :4]
+    return {
+        "isa": isa,
+        "activations": "int8" if eight_bits else "float32",
+        "channels": layer.channels,
+        "filters": layer.filters,
+        "size": layer.size,
+        "stride": layer.stride,
+        "count": layer.count,
+        "additions": layer.additions,
+        "seconds": shortest,
+        "giga_additions_a_second": layer.additions / shortest / 1e9,
+        "shares": {name: float(part) for name, part in zip(PHASES, phases / phases.sum(), strict=True)},
+        "clock_gigahertz": hertz / 1e9,
+        "share_of_limit": layer.additions / shortest / limit,
+    }
+
+
+def show(row: dict[str, Any]) -> None:
+    shares = "  ".join(f"{name} {share:4.0%}" for name, share in row["shares"].items())
+    layer = f"{row['channels']:3} -> {row['filters']:3}  {row['size']:2}x{row['size']:<2} stride {row['stride']}"
+    speed = f"{row['seconds'] * 1e6:6.0f} us  {row['giga_additions_a_second']:4.0f} G/s"
+    print(
+        f"{row['isa']:8} {row['activations']:7} {layer}  {speed}  {row['share_of_limit']:4.0%} of the limit  {shares}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/kernels.json"))
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each layer")
+    arguments = parser.parse_args()
+    rows = []
+    for isa in native.available_isas():
+        os.environ["SIGNWISE_ISA"] = isa
+        for eight_bits in (False, True):
+            for layer in LAYERS:
+                rows.append(measure(layer, isa, eight_bits=eight_bits, seconds=arguments.seconds))
+                show(rows[-1])
+    write_record(arguments.out, {"network": "resnet18", "batch": 1, "threads": 1, "layers": rows})
+
+
+if __name__ == "__main__":
+    main()
