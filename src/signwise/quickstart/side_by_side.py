@@ -63,19 +63,22 @@ class Bars:
         return self._progress
 
     def reading(self, recipe: Recipe, reading: dict[str, Any]) -> None:
-        if recipe.bits not in self._tasks:
-            self._tasks[recipe.bits] = self._progress.add_task(f"{recipe.bits:2} bit", total=None, reading="")
         alpha = "" if reading["alpha"] is None else f"  α {reading['alpha']:.2f}"
-        self._progress.update(
-            self._tasks[recipe.bits],
-            total=reading["total_steps"],
-            completed=reading["step"],
-            reading=f"loss {reading['loss']:.4f}{alpha}  {reading['images_per_second']:,.0f} images/s  "
-            f"{duration(reading['seconds_left'])} left",
+        text = (
+            f"loss {reading['loss']:.4f}{alpha}  {reading['images_per_second']:,.0f} images/s  "
+            f"{duration(reading['seconds_left'])} left"
         )
+        self._progress.update(self._task(recipe), total=reading["total_steps"], completed=reading["step"], reading=text)
 
     def epoch(self, recipe: Recipe, row: dict[str, Any]) -> None:
         self._progress.console.print(_epoch_line(recipe, row), highlight=False, markup=False)
+        total = row["step"] * recipe.epochs // row["epoch"]
+        self._progress.update(self._task(recipe), total=total, completed=row["step"], reading=errors_line(row))
+
+    def _task(self, recipe: Recipe) -> Any:
+        if recipe.bits not in self._tasks:
+            self._tasks[recipe.bits] = self._progress.add_task(f"{recipe.bits:2} bit", total=None, reading="")
+        return self._tasks[recipe.bits]
 
 
 def _display() -> Display:
