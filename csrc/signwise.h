@@ -38,7 +38,7 @@ enum {
     SIGNWISE_SOFTMAX = 11
 };
 
-/* One operation, as docs/format.md describes them; attributes that a kind does not have are ignored.
+/* One operation, as docs/file-format.md describes them; attributes that a kind does not have are ignored.
  * Binary weights: rows of whole bytes, a row a filter, (channel, y, x) within it, least significant bit first, 1 is +1.
  * Float weights: float32, (filter, channel, y, x). */
 typedef struct {
