@@ -48,6 +48,13 @@ def test_a_run_that_is_not_the_whole_experiment_does_not_enter_the_papers_tables
     assert [row["Epochs"] for row in _rows(cpu_tables.short([short]))] == ["10"]
 
 
+def test_another_method_is_never_taken_for_this_one(made_up: MadeUp) -> None:
+    other = made_up(recipe("lenet5-mnist").changed(method="binary_connect"))
+    assert not any(row["Ours, %"] for row in _rows(paper_tables.table1([other])))
+    (row,) = _rows(cpu_tables.short([other]))
+    assert (row["Method"], row["T_α"]) == ("BinaryConnect", "")
+
+
 def test_each_t_alpha_has_its_own_row(made_up: MadeUp) -> None:
     records = [
         made_up(recipe("vgg_small-cifar10").changed(t_alpha=t_alpha), best=5 + t_alpha) for t_alpha in (0.0, 0.7)

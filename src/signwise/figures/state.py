@@ -105,9 +105,10 @@ def _draw_histograms(axes: Any, states: Sequence[State], name: str, title: str) 
     if name == "latent" and usual < furthest / 4:
         # Weight decay takes φ to a small part of its first extent: a scale that is linear near zero and logarithmic
         # beyond shows both.
-        reach = np.arcsinh(furthest / usual)
-        edges = usual * np.sinh(np.linspace(-reach, reach, _BINS + 1))
-        axes.set_yscale("asinh", linear_width=usual)
+        width = usual / 2
+        reach = np.arcsinh(furthest / width)
+        edges = width * np.sinh(np.linspace(-reach, reach, _BINS + 1))
+        axes.set_yscale("asinh", linear_width=width)
         axes.set_yticks([sign * _round_below(value) for sign in (-1, 1) for value in (furthest, usual)] + [0])
         axes.set_yticks([], minor=True)
         axes.yaxis.set_major_formatter("{x:g}")

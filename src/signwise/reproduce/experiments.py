@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from signwise.reproduce import paper
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import METHODS, Recipe
 from signwise.training.recipes import recipe as named_recipe
 
 TARGETS = ("table1", "alpha", "comparison", "state-figure", "accuracy-figure")
@@ -39,6 +39,11 @@ def _short(bits: int, t_alpha: float | None) -> Recipe:
     return named_recipe("resnet20-cifar10", bits).changed(epochs=_SHORT_EPOCHS, t_alpha=t_alpha)
 
 
+def _by_other_methods(recipe: Recipe) -> list[Recipe]:
+    """The same run by the other weight binarizers that are here, for a comparison at equal settings."""
+    return [recipe.changed(method=method) for method in METHODS if method != recipe.method]
+
+
 def _of_paper(entries: tuple[paper.PaperError, ...]) -> list[Recipe]:
     return [named_recipe(entry.recipe, entry.bits).changed(t_alpha=entry.t_alpha) for entry in entries]
 
@@ -49,7 +54,11 @@ def _full() -> dict[str, list[Recipe]]:
     return {
         "table1": _of_paper(paper.RESULTS),
         "alpha": _of_paper(paper.T_ALPHA),
-        "comparison": [*compared, named_recipe("resnet20-cifar10")],
+        "comparison": [
+            *compared,
+            named_recipe("resnet20-cifar10"),
+            *_by_other_methods(named_recipe("resnet20-cifar10")),
+        ],
         "state-figure": [named_recipe("lenet5-mnist")],
         "accuracy-figure": _of_paper(tuple(entry for entry in paper.T_ALPHA if entry.recipe in curves)),
     }
@@ -61,7 +70,7 @@ def _cpu() -> dict[str, list[Recipe]]:
     return {
         "table1": [*digits, *(trial(name) for name in _TRIAL_BATCHES)],
         "alpha": short,
-        "comparison": [_short(1, 0.9)],
+        "comparison": [_short(1, 0.9), *_by_other_methods(_short(1, 0.9))],
         "state-figure": [named_recipe("lenet5-mnist")],
         "accuracy-figure": [*digits, *short],
     }

@@ -13,7 +13,7 @@ from signwise.figures.bits import BitsPair, bits_figure
 from signwise.figures.state import state_figure
 from signwise.figures.style import save
 from signwise.reproduce import cpu_tables, openings, paper, paper_tables, sentences
-from signwise.reproduce.cpu_tables import network_title
+from signwise.reproduce.cpu_tables import method_title, network_title
 from signwise.reproduce.experiments import TARGETS, experiments
 from signwise.reproduce.naming import is_full
 from signwise.reproduce.record import Record
@@ -153,6 +153,8 @@ def _draw_accuracy(records: Sequence[Record]) -> Figure | None:
     curves = []
     for recipe, runs in by_recipe(_with_curves(records)).items():
         label = "32 bit" if recipe.t_alpha is None else f"{recipe.bits} bit, $T_α$ = {recipe.t_alpha:g}"
+        if recipe.method != "group_transform":
+            label = f"1 bit, {method_title(recipe)}"
         errors = [100.0 if error is None else error for error in runs.records[0].curves["error"]]
         group = f"{network_title(recipe)}, {recipe.epochs} epochs"
         curves.append(AccuracyCurve(group=group, label=label, errors=errors, is_full_precision=recipe.bits == 32))
