@@ -83,3 +83,12 @@ def test_a_network_from_an_8_bit_file_has_the_float32_form_too(network: Network,
     again = from_program(network.int8)
     assert again.int8 is network.int8
     assert without_quantization(network.int8).to_json() == program.to_json() == again.float32.to_json()
+
+
+def test_the_kernels_are_not_measured_where_numpy_steps_in(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signwise.runtime.native.library", lambda: None)
+    path = ENGINES["signwise"].convert(network, "float32", tmp_path)
+    with pytest.raises(SignwiseError, match="the native kernels cannot be loaded here"):
+        ENGINES["signwise"].open(path, "float32", batch=1, threads=1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from signwise.bench.measure import Comparison, Row
+from signwise.runtime import native
 
 
 def table(comparison: Comparison) -> str:
@@ -21,6 +22,7 @@ def table(comparison: Comparison) -> str:
 def as_data(comparison: Comparison) -> dict[str, Any]:
     """The comparison as what JSON can hold; times are in seconds."""
     return {
+        "isa": native.isa(),
         "float_bytes": comparison.float_bytes,
         "notes": comparison.notes,
         "rows": [

@@ -30,7 +30,11 @@ class Signwise(Engine):
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
         from signwise import runtime
 
-        return runtime.load(path, threads=threads)
+        model = runtime.load(path, threads=threads)
+        # Numpy steps in where the kernels are missing, which is right for users and wrong under this name.
+        if model.native is None:
+            raise SignwiseError("the native kernels cannot be loaded here: signwise doctor says why")
+        return model
 
 
 class Numpy(Signwise):

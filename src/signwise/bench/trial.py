@@ -77,7 +77,7 @@ def _reason(code: int, errors: str) -> str:
     if code < 0:
         return f"it crashed here: {signal.strsignal(-code) or f'signal {-code}'}"
     lines = errors.strip().splitlines() or [f"exit code {code}"]
-    return lines[-1]
+    return lines[-1].removeprefix("signwise.errors.SignwiseError: ")
 
 
 def _main(words: list[str]) -> None:

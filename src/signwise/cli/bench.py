@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,9 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     from signwise.bench.network import from_program
     from signwise.bench.report import as_data, table
     from signwise.provenance import write_record
+    from signwise.runtime import native
     from signwise.runtime.file import load
 
-    threads = arguments.threads or sorted({1, _cores()})
+    threads = arguments.threads or sorted({1, native.default_threads()})
     for name, values in (("batch", arguments.batch), ("threads", threads), ("seconds", [arguments.seconds])):
         if not all(value > 0 for value in values):
             raise SignwiseError(f"--{name} must be positive, got {' '.join(map(str, values))}")
@@ -117,10 +117,6 @@ def _check_chart(path: Path) -> None:
         raise SignwiseError("--chart needs matplotlib: pip install matplotlib")
     if path.suffix not in (".png", ".svg"):
         raise SignwiseError(f"--chart must end in .png or .svg, got {path.name!r}")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _say(line: str) -> None:
