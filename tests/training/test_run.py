@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 
 from signwise.errors import SignwiseError
 from signwise.training import Options, Recipe, checkpoint
@@ -206,6 +207,20 @@ def test_processes_that_do_not_divide_the_batch_or_the_sync_that_needs_a_gpu_are
         train(small, options(device="nowhere"))
     with pytest.raises(SignwiseError, match="matches no binary layer; there are conv1, conv2, dense1"):
         train(small, options("other", watch=("fc*",)))
+
+
+def test_a_compiled_step_is_compiled_once_and_trains_alike(
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_for_real = torch.compile
+    # Tracing is what α, ζ or a changing batch could upset; generating code for it would take a minute more.
+    monkeypatch.setattr(torch, "compile", lambda model: compile_for_real(model, backend="eager", fullgraph=True))
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        train(small.changed(epochs=2), options("compiled", compiled=True))
+    monkeypatch.undo()
+    train(small.changed(epochs=2), options("plain"))
+    losses = [read_records(options(name).out / "metrics.jsonl")[-1]["train_loss"] for name in ("compiled", "plain")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_bfloat16_trains(small_command: list[str], tmp_path: Path) -> None:

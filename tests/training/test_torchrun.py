@@ -111,6 +111,21 @@ def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_nothing_had_happene
     assert story(tmp_path) == story(two_processes)
 
 
+def test_processes_that_are_asked_to_stop_do_so_after_the_same_step(
+    script: Path, command: list[str], tmp_path: Path
+) -> None:
+    process = torchrun(script, [*command, "--epochs", "500", "--checkpoint-minutes", "60", "--out", str(tmp_path)])
+    while process.poll() is None and not (tmp_path / checkpoint.CURRENT).exists():
+        time.sleep(0.02)
+    (worker, other) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(other), signal.SIGTERM)  # the one that does not write; rank 0 hears of it from the other
+    output, _ = process.communicate(timeout=120)
+    found, _ = checkpoint.read(tmp_path)
+    assert worker != other and found is not None
+    assert f"stopped after step {found.record['progress']['step']}; go on with" in output, output
+    assert output.count("stopped after step") == 1 and "Traceback" not in output.split("stopped after")[0]
+
+
 def test_a_batch_that_does_not_divide_among_the_processes_is_refused(digits: Path, tmp_path: Path) -> None:
     chosen = recipe("lenet5-mnist").changed(batch_size=25)
     cpu = torch.device("cpu")

@@ -156,10 +156,9 @@ def run(arguments: argparse.Namespace) -> int:
     outcome = train(recipe, options)
     progress = outcome.progress
     if outcome.signal is not None:
-        print(
-            f"stopped after step {progress.step}; go on with: signwise train {recipe.name} --out {out} --resume",
-            file=sys.stderr,
-        )
+        if outcome.is_main:
+            again = f"signwise train {recipe.name} --out {out} --resume"
+            print(f"stopped after step {progress.step}; go on with: {again}", file=sys.stderr)
         return 128 + outcome.signal
     if outcome.is_main:
         print(

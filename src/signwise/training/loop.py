@@ -80,6 +80,7 @@ class Loop:
         self._seconds_before = progress.seconds
         self._started = self._saved = self._epoch_started = time.monotonic()
         self._epoch_images = 0
+        self.stopped = False
         # Reading a value makes an accelerator wait for the CPU, so there the loss is looked at now and then.
         self._look_every = 1 if stepper.world.device.type == "cpu" else 20
 
@@ -91,12 +92,12 @@ class Loop:
         if progress.step == 0:
             stepper.prepare(0)
             self._record_state()
-        while progress.step < end and not self._stop.asked:
+        while progress.step < end and not self.stopped:
             self._do_step(progress.step)
             progress.step += 1
             if progress.step % stepper.steps_per_epoch == 0:
                 self._finish_epoch()
-            elif self._stop.asked or time.monotonic() - self._saved > 60 * self._options.checkpoint_minutes:
+            elif self.stopped or time.monotonic() - self._saved > 60 * self._options.checkpoint_minutes:
                 self._save()
             if self._monitor.due():
                 self._show()
@@ -109,9 +110,11 @@ class Loop:
         stepper = self.stepper
         images, labels = stepper.batch(step)
         stepper.prepare(step)
-        loss = stepper.forward_backward(images, labels)
-        if step % self._look_every == 0 and not math.isfinite(value := float(loss)):
-            raise self._diverged(value, images)
+        loss, wishes = stepper.forward_backward(images, labels, self._stop.asked)
+        if step % self._look_every == 0:
+            if not math.isfinite(value := float(loss)):
+                raise self._diverged(value, images)
+            self.stopped = bool(wishes > 0)
         stepper.update()
         self._epoch_images += stepper.batch_size
 

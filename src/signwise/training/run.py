@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import torch
@@ -63,15 +64,15 @@ def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> O
             loop = Loop(stepper, test, options, folder, progress, monitor, stop)
             try:
                 loop.run()
-            except RuntimeError:
-                # Once asked to stop, processes leave at their own steps and find the others gone: nothing is wrong.
-                if not (stop.asked and world.size > 1):
-                    raise
             finally:
                 loop.close()
-            if folder is not None and stop.signal is None:
-                _record_end(folder, progress)
-            return Outcome(folder=options.out, progress=progress, signal=stop.signal, is_main=world.is_main)
+            if progress.step == stepper.total_steps:
+                if folder is not None:
+                    _record_end(folder, progress)
+                return Outcome(folder=options.out, progress=progress, signal=None, is_main=world.is_main)
+            # Another process may have been asked to stop, and this one not.
+            number = signal.SIGTERM if stop.signal is None else stop.signal
+            return Outcome(folder=options.out, progress=progress, signal=number, is_main=world.is_main)
         finally:
             monitor.close()
             if folder is not None:

@@ -93,17 +93,22 @@ class Stepper:
             group["weight_decay"] = group["full_weight_decay"] * factor
         torch.manual_seed(derived_seed(self.recipe.seed, f"layers of process {self.world.rank}", step))
 
-    def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Compute the gradients; returns the mean loss over the images of all processes."""
+    def forward_backward(self, images: Tensor, labels: Tensor, wants_to_stop: bool = False) -> tuple[Tensor, Tensor]:
+        """Compute the gradients; returns the mean loss over the images of all processes, and how many want to stop.
+
+        The wish travels with the loss, so that all processes learn of it at the same step and stop after the same one.
+        """
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._bfloat16):
             answers = self._trained(images)
             loss = F.cross_entropy(answers, labels)
         self.optimizer.zero_grad()
         loss.backward()  # PyTorch leaves it unannotated
         with torch.no_grad():
-            sums = torch.stack([loss.detach() * len(labels), (answers.argmax(1) != labels).sum()])
-            self.totals += self.world.sum_(sums)
-        return sums[0] / self.batch_size
+            wish = torch.tensor(float(wants_to_stop)).to(images.device, non_blocking=True)
+            sums = torch.stack([loss.detach() * len(labels), (answers.argmax(1) != labels).sum(), wish])
+            self.world.sum_(sums)
+            self.totals += sums[:2]
+        return sums[0] / self.batch_size, sums[2]
 
     def update(self) -> None:
         """Move the weights along the gradients."""
