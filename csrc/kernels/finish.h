@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../kernels.h"
+#include "bytes.h"
 #include "vector.h"
 
 namespace signwise {
@@ -105,24 +106,18 @@ inline void finish_run(const Finish& what, float* y, float scale, float bias, in
 }
 
 template <class Q, int Bytes>
-inline Vector<float, Bytes> load_bytes(const void* from) {
-    typedef Q Narrow __attribute__((vector_size(Bytes / 4)));
-    Narrow bytes;
-    std::memcpy(&bytes, from, sizeof bytes);
-    return __builtin_convertvector(__builtin_convertvector(bytes, Vector<int32_t, Bytes>), Vector<float, Bytes>);
+inline Vector<float, Bytes> dequantize_vector(const void* from, float scale) {
+    return __builtin_convertvector(load_bytes<Q, Bytes>(from), Vector<float, Bytes>) * scale;
 }
 
 template <class Q, int Bytes>
-inline void store_bytes(Vector<float, Bytes> y, float inverse, void* to) {
+inline void quantize_vector(Vector<float, Bytes> y, float inverse, void* to) {
     using V = Vector<float, Bytes>;
-    typedef Q Narrow __attribute__((vector_size(Bytes / 4)));
     const V lowest = V{} + (Q(-1) < Q(0) ? -128.0f : 0.0f), highest = lowest + 255.0f, magic = V{} + 12582912.0f;
     y *= inverse;
     y = y > lowest ? y : lowest;
     y = y < highest ? y : highest;
-    const Narrow bytes =
-        __builtin_convertvector(__builtin_convertvector((y + magic) - magic, Vector<int32_t, Bytes>), Narrow);
-    std::memcpy(to, &bytes, sizeof bytes);
+    store_bytes<Q, Bytes>(__builtin_convertvector((y + magic) - magic, Vector<int32_t, Bytes>), to);
 }
 
 // One vector of floats, all of whose lanes go to neighbouring pixels: what nearly all of the work is.
@@ -135,18 +130,18 @@ inline void finish_vector(const Finish& what, Vector<float, Bytes> y, float scal
         if (what.residual_type == Type::float32) {
             y += load<float, Bytes>(static_cast<const float*>(what.residual) + at);
         } else if (what.residual_type == Type::uint8) {
-            y += load_bytes<uint8_t, Bytes>(static_cast<const uint8_t*>(what.residual) + at) * what.residual_scale;
+            y += dequantize_vector<uint8_t, Bytes>(static_cast<const uint8_t*>(what.residual) + at, what.residual_scale);
         } else {
-            y += load_bytes<int8_t, Bytes>(static_cast<const int8_t*>(what.residual) + at) * what.residual_scale;
+            y += dequantize_vector<int8_t, Bytes>(static_cast<const int8_t*>(what.residual) + at, what.residual_scale);
         }
     }
     if (what.relu) y = y < V{} ? V{} : y;
     if (what.output_type == Type::float32) {
         store<float, Bytes>(static_cast<float*>(what.output) + at, y);
     } else if (what.output_type == Type::uint8) {
-        store_bytes<uint8_t, Bytes>(y, inverse, static_cast<uint8_t*>(what.output) + at);
+        quantize_vector<uint8_t, Bytes>(y, inverse, static_cast<uint8_t*>(what.output) + at);
     } else {
-        store_bytes<int8_t, Bytes>(y, inverse, static_cast<int8_t*>(what.output) + at);
+        quantize_vector<int8_t, Bytes>(y, inverse, static_cast<int8_t*>(what.output) + at);
     }
 }
 

@@ -20,7 +20,13 @@ struct Dequantize {
 struct Centre {
     int16_t zero;
     template <class Q>
-    int16_t operator()(Q q) const { return int16_t(int16_t(q) - zero); }
+    auto operator()(Q q) const {
+        if constexpr (sizeof(Q) == 1) {
+            return int16_t(int16_t(q) - zero);
+        } else {
+            return q - zero;  // a vector of numbers that were widened already
+        }
+    }
 };
 
 // Even elements to one place and odd ones to another. Written out since a compiler will not read a whole vector where
@@ -39,20 +45,17 @@ inline void split_pairs(const From* from, int64_t count, To* even, To* odd, Conv
             std::memcpy(even + i / 2, &first, sizeof first);
             std::memcpy(odd + i / 2, &second, sizeof second);
         }
-    } else {
+    } else if constexpr (sizeof(To) == 2) {
+        // Two bytes are one 16-bit number: its low half is the even one, its high half the odd one.
+        typedef To Words __attribute__((vector_size(16)));
+        constexpr bool is_signed = From(-1) < From(0);
         for (; i + 16 <= count; i += 16) {
-            typedef From Bytes __attribute__((vector_size(16)));
-            typedef uint16_t Words __attribute__((vector_size(16)));
-            typedef From Half __attribute__((vector_size(8)));
-            Bytes bytes;
-            std::memcpy(&bytes, from + i, sizeof bytes);
-            const Words words = (Words)bytes;
-            const Half first = __builtin_convertvector(words & 0xFF, Half);
-            const Half second = __builtin_convertvector(words >> 8, Half);
-            for (int k = 0; k < 8; ++k) {
-                even[i / 2 + k] = convert(first[k]);
-                odd[i / 2 + k] = convert(second[k]);
-            }
+            Words pairs;
+            std::memcpy(&pairs, from + i, sizeof pairs);
+            const Words first = convert(Words(is_signed ? (pairs << 8) >> 8 : pairs & 0xFF));
+            const Words second = convert(Words(is_signed ? pairs >> 8 : (pairs >> 8) & 0xFF));
+            std::memcpy(even + i / 2, &first, sizeof first);
+            std::memcpy(odd + i / 2, &second, sizeof second);
         }
     }
     for (; i + 1 < count; i += 2) {
