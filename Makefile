@@ -33,6 +33,7 @@ quickstart: setup
 render: setup
 	$(BIN)/signwise reproduce all --budget cpu --no-train
 	$(BIN)/python benchmarks/render.py
+	$(BIN)/python benchmarks/speed_page.py
 
 # An sdist and a wheel, tried in an empty environment.
 package: setup

@@ -1,0 +1,71 @@
+"""The page on speed shows what the record holds."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from signwise.reproduce.markers import fill, names
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def page() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("speed_page", ROOT / "benchmarks" / "speed_page.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(engine: str, precision: str, seconds: float) -> dict[str, Any]:
+    entry = {"batch": 16, "threads": 2, "best": seconds}
+    sizes = {"file_bytes": 1_400_000, "memory_bytes": 8_600_000}
+    return {"engine": engine, "title": engine.upper(), "precision": precision, "times": [entry]} | sizes
+
+
+def record() -> dict[str, Any]:
+    rows = [row("signwise", "float32", 0.04), row("mnn", "float32", 0.06), row("mnn", "int8", 0.05)]
+    failure = {"engine": "openvino", "precision": "int8", "reason": "it crashed here"}
+    measured = {"rows": rows, "notes": ["a note"], "failures": [failure], "isa": "abacus"}
+    hardware = {"processor": "beads", "cores": 2, "system": "wood"}
+    return {
+        "date": "2030-01-02T03:04:05Z",
+        "versions": {"python": "9"},
+        "hardware": hardware,
+        "networks": {"resnet18": measured},
+    }
+
+
+def test_every_time_is_shown_with_its_ratio_to_ours(page: ModuleType) -> None:
+    shown = page.blocks(record())["times"]
+    assert "| engine | activations | batch 16, 2 threads | memory | file |" in shown
+    assert "| **SIGNWISE** | float32 | 40 ms | 8.6 MB | 1.4 MB |" in shown
+    assert "| MNN | float32 | 60 ms (1.50 ×) | 8.6 MB | 1.4 MB |" in shown
+    # Without ours beside it there is nothing to divide by.
+    assert "| MNN | int8 | 50 ms | 8.6 MB | 1.4 MB |" in shown
+    assert "- a note." in shown and "- openvino int8 is missing: it crashed here." in shown
+
+
+def test_the_origin_names_machine_date_and_versions(page: ModuleType) -> None:
+    origin = page.blocks(record())["origin"]
+    assert all(part in origin for part in ("2030-01-02", "beads", "2 cores", "abacus", "python 9"))
+
+
+def test_what_is_not_recorded_is_said_to_be_missing(page: ModuleType) -> None:
+    assert set(page.blocks(None).values()) == {page.MISSING}
+    assert page.blocks(record())["times-avx2"] == page.MISSING
+
+
+def test_rendering_again_changes_nothing(page: ModuleType) -> None:
+    path = ROOT / "results" / "inference.json"
+    blocks = page.blocks(json.loads(path.read_text()) if path.exists() else None)
+    text = (ROOT / "docs" / "speed.md").read_text()
+    assert names(text) == tuple(blocks)
+    assert fill(text, blocks) == text, "docs/speed.md does not show what results/ holds: make render"
