@@ -54,14 +54,14 @@ Convolution Convolution::binary(const ConvolutionShape& shape, const uint8_t* bi
         result.words_.resize(size_t(shape.groups * tiles * groups * taps));
         for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
             const uint8_t* row = bits + filter * row_bytes;
-            const int64_t tile = filter / filters * tiles + filter % filters / kFilterTile;
+            const int64_t tile = filter % filters / kFilterTile;
             const int64_t place = filter % filters % kFilterTile;
             const int64_t position = place < 6 ? kGroup * place : 32 + kGroup * (place - 6);
-            uint64_t* words = result.words_.data() + tile * groups * taps;
+            uint64_t* words = result.words_.data() + (filter / filters * groups * tiles + tile) * taps;
             for (int64_t i = 0; i < weights; ++i) {
                 const int64_t channel = i / taps, tap = i % taps;
                 const uint64_t bit = bit_at(row, i);
-                words[channel / kGroup * taps + tap] |= bit << (position + channel % kGroup);
+                words[channel / kGroup * tiles * taps + tap] |= bit << (position + channel % kGroup);
             }
         }
     } else {
@@ -175,8 +175,7 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
     char* stage = scratch + plan.block * plan.slots * slot_bytes;
     char* sums = stage + 8 * kGroup * vectors.bytes;
     const int64_t sum_stride = kFilterTile * padded * lanes;
-    const int64_t all_pairs = slots * taps;
-    const int64_t limit = !integer_ ? all_pairs : tables() ? kLookupsBeforeWidening : kProductsBeforeWidening;
+    const int64_t limit = !integer_ ? slots * taps : tables() ? kLookupsBeforeWidening : kProductsBeforeWidening;
     const int64_t part_sums = kFilterTile * together * lanes;
     int32_t* wide_sums = reinterpret_cast<int32_t*>(sums + round_up(filters, kFilterTile) * padded * vectors.bytes);
 
@@ -186,46 +185,53 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
             vectors.widen(reinterpret_cast<const int16_t*>(sums) + at, wide_sums + at, part_sums, first);
         }
     };
-    // The state that `pairs` more leave behind: sums not yet widened, and whether any ever were.
-    const auto advance = [&](int64_t pairs, int64_t& pending, bool& widened) {
-        for (int64_t done = 0; done < pairs;) {
-            const int64_t count = std::min(limit, pairs - done);
-            if (pending + count > limit) {
-                pending = 0;
-                widened = true;
+    // Cuts `count` slots into steps of no more pairs than sums can take before they are widened.
+    const auto each_step = [&](int64_t count, const auto& body) {
+        const int64_t some_slots = std::max<int64_t>(1, limit / taps), some_taps = std::min(limit, taps);
+        for (int64_t slot = 0; slot < count; slot += some_slots) {
+            for (int64_t tap = 0; tap < taps; tap += some_taps) {
+                body(slot, std::min(some_slots, count - slot), tap, std::min(some_taps, taps - tap));
             }
-            pending += count;
-            done += count;
         }
     };
-    const auto add_pairs = [&](const uint32_t* offsets, int64_t first, int64_t pairs, int64_t part, int64_t pending,
+    const auto add_slots = [&](const uint32_t* offsets, int64_t first, int64_t count, int64_t part, int64_t pending,
                                bool widened) {
         char* to = sums + part * part_sums * element;
-        for (int64_t done = 0; done < pairs;) {
-            const int64_t count = std::min(limit, pairs - done);
-            if (pending + count > limit) {
+        each_step(count, [&](int64_t slot, int64_t step_slots, int64_t tap, int64_t step_taps) {
+            if (pending + step_slots * step_taps > limit) {
                 widen(part, !widened);
                 pending = 0;
                 widened = true;
             }
-            const uint32_t* from = offsets + done * together;
+            const uint32_t* from = offsets + (slot * taps + tap) * together;
             if (tables()) {
                 const int64_t tiles = (shape_.group_filters() + kFilterTile - 1) / kFilterTile;
-                const uint64_t* words =
-                    words_.data() + (group * tiles + first_filter / kFilterTile) * all_pairs + first + done;
+                const int64_t row = (group * slots + first + slot) * tiles + first_filter / kFilterTile;
+                const Pairs pairs{from, step_slots, step_taps, tiles * taps, taps};
                 const auto kernel = (integer_ ? vectors.lookup_int : vectors.lookup_float)[plan.log_tile];
-                kernel(words, all_pairs, filters, from, count, scratch, to, sum_stride, pending == 0);
+                kernel(words_.data() + row * taps + tap, filters, pairs, scratch, to, sum_stride, pending == 0);
             } else {
-                const int64_t tiles = (shape_.group_filters() + 5) / 6;
-                const int64_t at = ((group * tiles + first_filter / 6) * all_pairs + first + done) * 6;
+                const int64_t tiles = (shape_.group_filters() + 5) / 6, all_pairs = slots * taps;
+                const int64_t at =
+                    ((group * tiles + first_filter / 6) * all_pairs + (first + slot) * taps + tap) * 6;
                 const void* weights = integer_ ? static_cast<const void*>(int_weights_.data() + at)
                                                : static_cast<const void*>(float_weights_.data() + at);
                 const auto kernel = (integer_ ? vectors.multiply_int : vectors.multiply_float)[plan.log_tile];
-                kernel(weights, all_pairs * 6, filters, from, count, scratch, to, sum_stride, pending == 0);
+                kernel(weights, all_pairs * 6, filters, from, step_slots * step_taps, scratch, to, sum_stride,
+                       pending == 0);
             }
-            pending += count;
-            done += count;
-        }
+            pending += step_slots * step_taps;
+        });
+    };
+    // The state that `count` more slots leave behind: pairs not yet widened, and whether any ever were.
+    const auto advance = [&](int64_t count, int64_t& pending, bool& widened) {
+        each_step(count, [&](int64_t, int64_t step_slots, int64_t, int64_t step_taps) {
+            if (pending + step_slots * step_taps > limit) {
+                pending = 0;
+                widened = true;
+            }
+            pending += step_slots * step_taps;
+        });
     };
 
     int64_t pending = 0;
@@ -261,9 +267,9 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
             const StopWatch watch(phases != nullptr ? &phases->sums : nullptr);
             // The offsets of a part are laid out for whole blocks; a last, shorter one uses their beginning.
             const uint32_t* offsets = pattern.offsets.data() + part * together * plan.block * taps;
-            add_pairs(offsets, first * taps, count * taps, part, pending, widened);
+            add_slots(offsets, first, count, part, pending, widened);
         }
-        advance(count * taps, pending, widened);
+        advance(count, pending, widened);
     }
     if (integer_) {
         for (int64_t part = 0; part * together < padded; ++part) widen(part, !widened);

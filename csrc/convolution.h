@@ -59,7 +59,7 @@ class Convolution {
     ConvolutionShape shape_;
     bool integer_;
     const Kernels* kernels_;
-    std::vector<uint64_t> words_;        // [group][tile of 12 filters][channel group][tap]
+    std::vector<uint64_t> words_;        // [group][channel group][tile of 12 filters][tap]
     std::vector<float> float_weights_;   // [group][tile of 6 filters][channel][tap][6]
     std::vector<int16_t> int_weights_;
     std::vector<int32_t> corrections_;   // what centring the input took from each filter's sum

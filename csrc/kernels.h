@@ -70,6 +70,14 @@ struct Window {
     bool maximum;
 };
 
+// The pairs of a channel group and a tap that a look-up kernel walks over, in the order in which their indexes are read
+// from memory: words[slot * slot_stride + tile * tile_stride + tap] holds those of kFilterTile filters.
+struct Pairs {
+    const uint32_t* offsets;  // [slot][tap][V]
+    int64_t slots, taps;
+    int64_t slot_stride, tile_stride;
+};
+
 // Kernels for one width of vectors. Sums lie as the registers hold them, [filter / 12][vector / V][filter % 12][vector %
 // V][lane]. They are float32, or int16 that are widened to int32 in time.
 struct VectorKernels {
@@ -88,15 +96,15 @@ struct VectorKernels {
     void (*gather_int)(const int16_t* plane, const int32_t* offsets, const int32_t* slots, int64_t sources,
                        int64_t pieces, int16_t* vectors);
 
-    // sums[filter][v] (+)= sum over pairs of the row that the filter names in the table at offsets[pair * V + v] bytes.
-    // words[tile * tile_stride + pair] holds the indexes of kFilterTile filters, sums[tile * sum_stride] their sums.
-    // Entry log2(V): V = 1, 2, 4; the last is null where there are too few registers.
-    using Lookup = void (*)(const uint64_t* words, int64_t tile_stride, int64_t filters, const uint32_t* offsets,
-                            int64_t pairs, const char* tables, void* sums, int64_t sum_stride, bool first);
+    // sums[filter][v] (+)= sum over pairs of the row that the filter names in the table at offsets[pair * V + v] bytes;
+    // sums[tile * sum_stride] are those of a tile of filters. Entry log2(V): V = 1, 2, 4; the last is null where there
+    // are too few registers.
+    using Lookup = void (*)(const uint64_t* words, int64_t filters, const Pairs& pairs, const char* tables, void* sums,
+                            int64_t sum_stride, bool first);
     Lookup lookup_float[3];
     Lookup lookup_int[3];
 
-    // The same with products: weights[tile * tile_stride + pair * 6 + filter % 6], tiles of six filters.
+    // The same with products, tiles of six filters: weights[tile * tile_stride + pair * 6 + filter % 6].
     using Multiply = void (*)(const void* weights, int64_t tile_stride, int64_t filters, const uint32_t* offsets,
                               int64_t pairs, const char* vectors, void* sums, int64_t sum_stride, bool first);
     Multiply multiply_float[3];

@@ -154,36 +154,37 @@ void finish(const Finish& what_, const void* sums, int64_t together, int64_t fir
     const bool integer = what.correction != nullptr;
     const float inverse = 1.0f / what.output_scale;
     const int lanes = integer ? 2 * width : width;
+    const int64_t parts = (vectors + together - 1) / together;
     for (int64_t i = 0; i < filters; ++i) {
-        const int64_t filter = first_filter + i;
+        const int64_t filter = first_filter + i, plane = filter * what.filter_stride;
         const float scale = what.scale != nullptr ? what.scale[filter] : 1.0f;
         const float bias = what.bias != nullptr ? what.bias[filter] : 0.0f;
-        const int64_t parts = (vectors + together - 1) / together;
-        for (int64_t vector = 0; vector < vectors; ++vector) {
-            const int64_t part = i / kFilterTile * parts + vector / together;
-            const int64_t place = (part * kFilterTile + i % kFilterTile) * together + vector % together;
-            const char* row = static_cast<const char*>(sums) + place * lanes * 4;
-            V y[2];
-            for (int half = 0; half < (integer ? 2 : 1); ++half) {
+        const int32_t correction = integer ? what.correction[filter] : 0;
+        for (int64_t part = 0, vector = 0; part < parts; ++part) {
+            const int64_t place = ((i / kFilterTile * parts + part) * kFilterTile + i % kFilterTile) * together;
+            const char* sum = static_cast<const char*>(sums) + place * lanes * 4;
+            for (int64_t v = 0; v < together && vector < vectors; ++v, ++vector, sum += lanes * 4) {
+                V y[2];
                 if (integer) {
-                    const auto sum = reinterpret_cast<const Vector<int32_t, Bytes>*>(row)[half];
-                    y[half] = __builtin_convertvector(sum + what.correction[filter], V) * what.factor;
+                    const auto* both = reinterpret_cast<const Vector<int32_t, Bytes>*>(sum);
+                    y[0] = __builtin_convertvector(both[0] + correction, V) * what.factor;
+                    y[1] = __builtin_convertvector(both[1] + correction, V) * what.factor;
                 } else {
-                    y[half] = reinterpret_cast<const V*>(row)[half];
+                    y[0] = *reinterpret_cast<const V*>(sum);
+                    y[1] = V{};
                 }
-            }
-            const Run* run = runs + run_starts[vector];
-            const Run* last = runs + run_starts[vector + 1];
-            const int64_t plane = filter * what.filter_stride;
-            if (last - run == 1 && run->length == lanes) {
-                finish_vector<Bytes>(what, y[0], scale, bias, inverse, plane + run->pixel);
-                if (integer) finish_vector<Bytes>(what, y[1], scale, bias, inverse, plane + run->pixel + width);
-                continue;
-            }
-            float scattered[2 * width];
-            std::memcpy(scattered, y, sizeof y);
-            for (; run != last; ++run) {
-                finish_run(what, scattered + run->lane, scale, bias, plane + run->pixel, run->length);
+                const Run* run = runs + run_starts[vector];
+                const Run* last = runs + run_starts[vector + 1];
+                if (last - run == 1 && run->length == lanes) {
+                    finish_vector<Bytes>(what, y[0], scale, bias, inverse, plane + run->pixel);
+                    if (integer) finish_vector<Bytes>(what, y[1], scale, bias, inverse, plane + run->pixel + width);
+                    continue;
+                }
+                float scattered[2 * width];
+                std::memcpy(scattered, y, sizeof y);
+                for (; run != last; ++run) {
+                    finish_run(what, scattered + run->lane, scale, bias, plane + run->pixel, run->length);
+                }
             }
         }
     }

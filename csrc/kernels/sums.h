@@ -12,19 +12,18 @@
 namespace signwise {
 namespace {
 
-// The byte offset of the row that filter f names, for rows of Bytes bytes. Written as (word shifted and masked) * 8
-// because x86 addresses multiply by 8 for free.
+// The byte offset of the row that filter f names, for rows of Bytes bytes. On x86 it is (a rotated word, masked) * 8:
+// a rotation that leaves its source alone is one instruction, and addresses multiply by 8 for free.
 template <int Bytes, int Filter, class Word>
 inline uint64_t row_offset(Word word) {
     constexpr int position = Filter < 6 ? kGroup * Filter : 32 + kGroup * (Filter - 6);
     if constexpr (Bytes == 16) {
         return ((uint64_t(word) >> position) & (kRows - 1)) * Bytes;
     } else {
-        constexpr int scale = Bytes == 64 ? 3 : 2;
-        constexpr uint64_t mask = uint64_t(kRows - 1) << scale;
-        const uint64_t moved = position >= scale ? uint64_t(word) >> (position >= scale ? position - scale : 0)
-                                                 : uint64_t(word) << (position >= scale ? 0 : scale - position);
-        return (moved & mask) * 8;
+        constexpr int scale = Bytes == 64 ? 3 : 2, bits = 8 * int(sizeof(Word));
+        constexpr int turn = (position - scale + bits) % bits;
+        const Word turned = Word(word >> turn) | Word(word << (bits - turn));
+        return uint64_t(turned & (Word(kRows - 1) << scale)) * 8;
     }
 }
 
@@ -62,38 +61,41 @@ inline void store_sums(const Vector<T, Bytes> (&sum)[Filters][Vectors], T* to) {
 }
 
 template <class T, int Bytes, int Filters, int Vectors>
-inline void lookup_tile(const uint64_t* words, int half, const uint32_t* offsets, int64_t pairs, const char* tables,
-                        T* sums, bool first) {
+inline void lookup_tile(const uint64_t* words, int half, const Pairs& pairs, const char* tables, T* sums, bool first) {
     Vector<T, Bytes> sum[Filters][Vectors];
     load_sums<T, Bytes, Filters, Vectors>(sum, sums, first);
-    for (int64_t pair = 0; pair < pairs; ++pair) {
-        const char* base[Vectors];
-        SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) base[v] = tables + offsets[pair * Vectors + v];
-        if constexpr (Filters == kFilterTile) {
-            add_rows<Bytes, 0, Filters>(sum, words[pair], base);
-        } else {
-            add_rows<Bytes, 0, Filters>(sum, reinterpret_cast<const uint32_t*>(words + pair)[half], base);
+    const uint32_t* offsets = pairs.offsets;
+    for (int64_t slot = 0; slot < pairs.slots; ++slot, words += pairs.slot_stride) {
+        for (int64_t tap = 0; tap < pairs.taps; ++tap, offsets += Vectors) {
+            const char* base[Vectors];
+            SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) base[v] = tables + offsets[v];
+            if constexpr (Filters == kFilterTile) {
+                add_rows<Bytes, 0, Filters>(sum, words[tap], base);
+            } else {
+                add_rows<Bytes, 0, Filters>(sum, reinterpret_cast<const uint32_t*>(words + tap)[half], base);
+            }
         }
     }
     store_sums<T, Bytes, Filters, Vectors>(sum, sums);
 }
 
 template <class T, int Bytes, int Vectors, int Registers>
-void lookup(const uint64_t* words, int64_t tile_stride, int64_t filters, const uint32_t* offsets, int64_t pairs,
-            const char* tables, void* sums, int64_t sum_stride, bool first) {
+void lookup(const uint64_t* words, int64_t filters, const Pairs& pairs_, const char* tables, void* sums,
+            int64_t sum_stride, bool first) {
     constexpr bool whole = kFilterTile * Vectors <= Registers - 4;
     constexpr int64_t half_tile = 6 * Vectors * (Bytes / int(sizeof(T)));
+    const Pairs pairs = pairs_;  // a copy that the stores cannot change
     T* to = static_cast<T*>(sums);
-    for (int64_t filter = 0; filter < filters; filter += kFilterTile, words += tile_stride, to += sum_stride) {
+    for (int64_t filter = 0; filter < filters; filter += kFilterTile, words += pairs.tile_stride, to += sum_stride) {
         if constexpr (whole) {
             if (filters - filter > kFilterTile / 2) {
-                lookup_tile<T, Bytes, kFilterTile, Vectors>(words, 0, offsets, pairs, tables, to, first);
+                lookup_tile<T, Bytes, kFilterTile, Vectors>(words, 0, pairs, tables, to, first);
                 continue;
             }
         }
-        lookup_tile<T, Bytes, 6, Vectors>(words, 0, offsets, pairs, tables, to, first);
+        lookup_tile<T, Bytes, 6, Vectors>(words, 0, pairs, tables, to, first);
         if (filters - filter > kFilterTile / 2) {
-            lookup_tile<T, Bytes, 6, Vectors>(words, 1, offsets, pairs, tables, to + half_tile, first);
+            lookup_tile<T, Bytes, 6, Vectors>(words, 1, pairs, tables, to + half_tile, first);
         }
     }
 }
