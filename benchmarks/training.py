@@ -62,7 +62,7 @@ def engine(chosen: Recipe, images: DeviceImages, folder: Path) -> Callable[[int]
     stepper = Stepper(chosen, options, build_network(chosen, int(images.train_labels.max()) + 1), images, world)
     test = images.test_images, images.test_labels
     run = RunFolder(folder, resume=False)
-    return Loop(stepper, test, options, run, Progress(), Plain(chosen), Stop()).run
+    return Loop(stepper, test, {}, options, run, Progress(), Plain(chosen), Stop()).run
 
 
 def bare_loop(chosen: Recipe, images: DeviceImages) -> Callable[[int], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -18,6 +19,8 @@ import torch._dynamo
 
 from signwise.errors import SignwiseError
 from signwise.training import Options, Recipe, checkpoint
+from signwise.training import run as run_module
+from signwise.training.distributed import World
 from signwise.training.divergence import DivergenceError
 from signwise.training.run import train
 from signwise.training.run_folder import read_config, read_records
@@ -207,6 +210,24 @@ def test_processes_that_do_not_divide_the_batch_or_the_sync_that_needs_a_gpu_are
         train(small, options(device="nowhere"))
     with pytest.raises(SignwiseError, match="matches no binary layer; there are conv1, conv2, dense1"):
         train(small, options("other", watch=("fc*",)))
+    # What is refused leaves no run behind that the corrected command would stumble over.
+    train(small.changed(epochs=1), options("other", watch=("conv1",)))
+
+
+def test_a_restart_of_another_job_does_not_take_over_a_run_that_was_there(
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, cpu = small.changed(epochs=1), torch.device("cpu")
+
+    def attempt(job: str, restarts: int) -> None:
+        world = World(rank=0, size=1, device=cpu, restarts=restarts, job=job)
+        monkeypatch.setattr(run_module, "join_world", lambda device: contextlib.nullcontext(world))
+        train(short, options())
+
+    attempt("mine", 0)
+    attempt("mine", 1)
+    with pytest.raises(SignwiseError, match="already holds a run"):
+        attempt("yours", 1)
 
 
 def test_a_compiled_step_is_compiled_once_and_trains_alike(

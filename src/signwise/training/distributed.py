@@ -31,12 +31,14 @@ class World:
         size: number of processes.
         device: where this process computes.
         restarts: how often ``torchrun`` has restarted the processes.
+        job: the name that ``torchrun`` has given to what it runs, the same after a restart.
     """
 
     rank: int
     size: int
     device: torch.device
     restarts: int = 0
+    job: str | None = None
 
     @property
     def is_main(self) -> bool:
@@ -133,6 +135,7 @@ def join_world(device_name: str) -> Iterator[World]:
     attempt = PrefixStore(f"attempt {restarts}", store)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=attempt, rank=rank, world_size=size)
     try:
-        yield World(rank=rank, size=size, device=device, restarts=restarts)
+        job = environment.get("TORCHELASTIC_RUN_ID")
+        yield World(rank=rank, size=size, device=device, restarts=restarts, job=job)
     finally:
         dist.destroy_process_group()

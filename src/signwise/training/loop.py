@@ -19,11 +19,12 @@ from torch import Tensor
 
 from signwise.convert import relaxed
 from signwise.diagnose import health
+from signwise.layers import BinaryLayer
 from signwise.training import checkpoint as checkpoints
 from signwise.training.divergence import divergence
 from signwise.training.evaluate import Score, reestimated_batch_norm, score
 from signwise.training.events import Events
-from signwise.training.layer_state import layer_state, watched_layers
+from signwise.training.layer_state import layer_state
 from signwise.training.monitor import Monitor, Reading
 from signwise.training.options import Options
 from signwise.training.run_folder import RunFolder
@@ -55,6 +56,7 @@ class Loop:
     Args:
         stepper: the network in training.
         test: images and labels of the test.
+        layers: the layers whose state is recorded, by name.
         options: how the run is carried out.
         folder: the run's folder, or ``None`` in the processes that write nothing.
         progress: where the run starts.
@@ -66,6 +68,7 @@ class Loop:
         self,
         stepper: Stepper,
         test: tuple[Tensor, Tensor],
+        layers: dict[str, BinaryLayer],
         options: Options,
         folder: RunFolder | None,
         progress: Progress,
@@ -74,7 +77,7 @@ class Loop:
     ) -> None:
         self.stepper, self.progress = stepper, progress
         self._test, self._options, self._folder, self._monitor, self._stop = test, options, folder, monitor, stop
-        self._layers = watched_layers(stepper.network, options.watch)
+        self._layers = layers
         self._events = Events(options.out, progress.step, options.tensorboard and folder is not None)
         self._first_step = progress.step
         self._seconds_before = progress.seconds

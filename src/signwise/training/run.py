@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from signwise.layers import binary_layers
 from signwise.training import checkpoint as checkpoints
 from signwise.training.device_images import to_device
 from signwise.training.distributed import World, join_world
+from signwise.training.layer_state import watched_layers
 from signwise.training.loop import Loop, Outcome
 from signwise.training.monitor import Monitor, monitor_for
 from signwise.training.network import build_network
@@ -45,9 +48,10 @@ def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> O
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     if options.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products refuse on CUDA
         torch.use_deterministic_algorithms(True)
     with join_world(options.device) as world, stop_on_signal() as stop:
-        resume = options.resume or world.restarts > 0
+        resume = options.resume or (world.restarts > 0 and _was_begun_by(world.job, options.out))
         folder = RunFolder(options.out, resume=resume) if world.is_main else None
         monitor = monitor or monitor_for(recipe, world.is_main)
         try:
@@ -59,9 +63,10 @@ def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> O
                 network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
             images = to_device(data, recipe, world.device)
             stepper = Stepper(recipe, options, network, images, world)
+            layers = watched_layers(network, options.watch)
             progress = _start_or_resume(stepper, options, folder, monitor, data)
             test = (images.test_images, images.test_labels)
-            loop = Loop(stepper, test, options, folder, progress, monitor, stop)
+            loop = Loop(stepper, test, layers, options, folder, progress, monitor, stop)
             try:
                 loop.run()
             finally:
@@ -77,6 +82,14 @@ def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> O
             monitor.close()
             if folder is not None:
                 folder.close()
+
+
+def _was_begun_by(job: str | None, folder: Path) -> bool:
+    """Whether the run in a folder is this very job's, from before a restart, and not one that was there already."""
+    if not (folder / "config.json").exists():
+        return True
+    config = read_config(folder)
+    return any(attempt.get("job") == job for attempt in (config, *config.get("resumed", [])))
 
 
 def _load(recipe: Recipe, options: Options, world: World) -> ImageData:
@@ -136,6 +149,7 @@ def _attempt(stepper: Stepper, options: Options) -> dict[str, Any]:
         "started": provenance.now(),
         "options": options.to_json(),
         "processes": stepper.world.size,
+        "job": stepper.world.job,
         "threads": torch.get_num_threads(),
         "versions": provenance.versions(),
         "hardware": _hardware(stepper.world.device),
@@ -157,7 +171,7 @@ def _continued(
         raise SignwiseError(
             f"the run was begun with {'; '.join(changed)}: resume it with the same recipe or choose another --out"
         )
-    names = ("started", "options", "processes", "threads", "versions", "hardware", "revision")
+    names = ("started", "options", "processes", "job", "threads", "versions", "hardware", "revision")
     step = 0 if found is None else found.record["progress"]["step"]
     attempt = {"step": step} | {name: config[name] for name in names}
     return recorded | {"resumed": [*recorded.get("resumed", []), attempt]}
