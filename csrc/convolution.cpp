@@ -6,13 +6,6 @@
 namespace signwise {
 namespace {
 
-bool bit_at(const uint8_t* row, int64_t index) { return (row[index / 8] >> (index % 8)) & 1; }
-
-// Tables pay when enough channels share one and enough filters read it.
-bool tables_pay(const ConvolutionShape& shape) {
-    return shape.group_channels() >= 3 && shape.group_filters() >= 20 && shape.taps() <= 128;
-}
-
 // Planes too small for a full vector use half of one.
 int width_index(const ConvolutionShape& shape, int64_t images, const Kernels& kernels, int64_t element_bytes) {
     const int64_t pixels = images * shape.out_height() * shape.out_width();
@@ -23,66 +16,6 @@ int width_index(const ConvolutionShape& shape, int64_t images, const Kernels& ke
 
 Convolution::Convolution(const ConvolutionShape& shape, bool integer, const Kernels& kernels)
     : shape_(shape), integer_(integer), kernels_(&kernels) {}
-
-template <class W>
-void Convolution::pack_products(const W& weight_at) {
-    const int64_t pairs = shape_.group_channels() * shape_.taps(), filters = shape_.group_filters();
-    const int64_t tiles = (filters + 5) / 6;
-    const int64_t count = checked_product(checked_product(tiles * 6, pairs, "a weight"), shape_.groups, "a weight");
-    (integer_ ? int_weights_.resize(size_t(count)) : float_weights_.resize(size_t(count)));
-    for (int64_t filter = 0; filter < shape_.out_channels; ++filter) {
-        const int64_t group = filter / filters, within = filter % filters;
-        for (int64_t pair = 0; pair < pairs; ++pair) {
-            const size_t at = size_t(((group * tiles + within / 6) * pairs + pair) * 6 + within % 6);
-            if (integer_) {
-                int_weights_[at] = int16_t(weight_at(filter, pair));
-            } else {
-                float_weights_[at] = float(weight_at(filter, pair));
-            }
-        }
-    }
-}
-
-Convolution Convolution::binary(const ConvolutionShape& shape, const uint8_t* bits, bool integer,
-                                const Kernels& kernels) {
-    Convolution result(shape, integer, kernels);
-    const int64_t channels = shape.group_channels(), taps = shape.taps(), filters = shape.group_filters();
-    const int64_t weights = channels * taps, row_bytes = (weights + 7) / 8;
-    if (tables_pay(shape)) {
-        const int64_t tiles = (filters + kFilterTile - 1) / kFilterTile;
-        const int64_t groups = (channels + kGroup - 1) / kGroup;
-        result.words_.resize(size_t(shape.groups * tiles * groups * taps));
-        for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
-            const uint8_t* row = bits + filter * row_bytes;
-            const int64_t tile = filter % filters / kFilterTile;
-            const int64_t place = filter % filters % kFilterTile;
-            const int64_t position = place < 6 ? kGroup * place : 32 + kGroup * (place - 6);
-            uint64_t* words = result.words_.data() + (filter / filters * groups * tiles + tile) * taps;
-            for (int64_t i = 0; i < weights; ++i) {
-                const int64_t channel = i / taps, tap = i % taps;
-                const uint64_t bit = bit_at(row, i);
-                words[channel / kGroup * tiles * taps + tap] |= bit << (position + channel % kGroup);
-            }
-        }
-    } else {
-        result.pack_products([&](int64_t filter, int64_t i) { return bit_at(bits + filter * row_bytes, i) ? 1 : -1; });
-    }
-    if (integer) {
-        for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
-            int64_t sum = 0;
-            for (int64_t i = 0; i < weights; ++i) sum += bit_at(bits + filter * row_bytes, i) ? 1 : -1;
-            result.corrections_.push_back(int32_t(128 * sum));
-        }
-    }
-    return result;
-}
-
-Convolution Convolution::real(const ConvolutionShape& shape, const float* weights, const Kernels& kernels) {
-    Convolution result(shape, false, kernels);
-    const int64_t count = shape.group_channels() * shape.taps();
-    result.pack_products([&](int64_t filter, int64_t i) { return weights[filter * count + i]; });
-    return result;
-}
 
 int64_t Convolution::weight_bytes() const {
     return int64_t(words_.size()) * 8 + int64_t(float_weights_.size()) * 4 + int64_t(int_weights_.size()) * 2;
@@ -145,6 +78,22 @@ void Convolution::prepare(const Geometry& plan, int64_t images, const View& inpu
     const int32_t zero = integer_ && input.type == Type::uint8 ? 128 : 0;
     const Padding how{input.type, input.scale, zero, shape_.height, shape_.width, shape_.top, shape_.left, plan.rows,
                       plan.pitch, shape_.stride_width, plan.plane_of_remainder.data(), plan.planes};
+    // Images of one pixel are the rows of a matrix, and this turns it around.
+    if (plan.channel_stride == images && shape_.height * shape_.width * shape_.groups == 1 && !integer_ &&
+        input.type == Type::float32) {
+        const float* from = static_cast<const float*>(input.data);
+        float* to = reinterpret_cast<float*>(planes);
+        std::memset(to, 0, size_t(padded_channels() * images) * 4);
+        for (int64_t first = 0; first < shape_.in_channels; first += 16) {
+            const int64_t count = std::min<int64_t>(16, shape_.in_channels - first);
+            for (int64_t image = 0; image < images; ++image) {
+                for (int64_t i = first; i < first + count; ++i) {
+                    to[i * images + image] = from[image * shape_.in_channels + i];
+                }
+            }
+        }
+        return;
+    }
     work.each(padded_channels(), [&](int64_t index, int) {
         const int64_t group = index / padded, within = index % padded;
         char* to = planes + index * plan.channel_stride * element;
@@ -275,8 +224,10 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
         for (int64_t part = 0; part * together < padded; ++part) widen(part, !widened);
     }
     const StopWatch watch(phases != nullptr ? &phases->finish : nullptr);
-    vectors.finish(finish, integer_ ? static_cast<const void*>(wide_sums) : sums, together, group * shape_.group_filters() + first_filter, filters, tile.vectors,
-                   plan.run_starts.data() + tile.first_vector, plan.runs.data());
+    const auto kernel = finish.filter_stride == 1 ? vectors.finish_lanes : vectors.finish;
+    kernel(finish, integer_ ? static_cast<const void*>(wide_sums) : sums, together,
+           group * shape_.group_filters() + first_filter, filters, tile.vectors,
+           plan.run_starts.data() + tile.first_vector, plan.runs.data());
 }
 
 void Convolution::run(int64_t images, const View& input, Finish finish, Work& work) const {

@@ -114,8 +114,10 @@ struct VectorKernels {
     void (*widen)(const int16_t* from, int32_t* to, int64_t count, bool first);
 
     // Sums (float32 or int32) of `filters` filters and `vectors` vectors, V = `together`, to the output; runs[run_starts[v] .. run_starts[v + 1]).
-    void (*finish)(const Finish& what, const void* sums, int64_t together, int64_t first_filter, int64_t filters,
-                   int64_t vectors, const int32_t* run_starts, const Run* runs);
+    using FinishTile = void (*)(const Finish& what, const void* sums, int64_t together, int64_t first_filter,
+                                int64_t filters, int64_t vectors, const int32_t* run_starts, const Run* runs);
+    FinishTile finish;
+    FinishTile finish_lanes;  // for outputs of one pixel, whose runs have length 1: along the filters
 };
 
 struct Kernels {

@@ -36,6 +36,7 @@ constexpr VectorKernels vector_kernels() {
     }
     k.widen = widen<Bytes>;
     k.finish = finish<Bytes>;
+    k.finish_lanes = finish_lanes<Bytes>;
     return k;
 }
 

@@ -113,6 +113,38 @@ void finish_row(const Finish& what, const float* sums, int64_t first, int64_t co
     }
 }
 
+// The same for the sums of a tile whose pixels are rows of a dense layer: lane by lane, along the filters.
+template <int Bytes>
+void finish_lanes(const Finish& what, const void* sums, int64_t together, int64_t first_filter, int64_t filters,
+                  int64_t vectors, const int32_t* run_starts, const Run* runs) {
+    const bool integer = what.correction != nullptr;
+    const int64_t lanes = integer ? Bytes / 2 : Bytes / 4, parts = (vectors + together - 1) / together;
+    const int64_t out = what.output_type == Type::float32 ? 4 : 1, kept = what.residual_type == Type::float32 ? 4 : 1;
+    constexpr int64_t block = 5 * kFilterTile;
+    for (int64_t begin = 0; begin < filters; begin += block) {
+        const int64_t length = filters - begin < block ? filters - begin : block;
+        for (int64_t vector = 0; vector < vectors; ++vector) {
+            for (const Run* run = runs + run_starts[vector]; run != runs + run_starts[vector + 1]; ++run) {
+                float row[block];
+                for (int64_t i = 0; i < length; ++i) {
+                    const int64_t part = (begin + i) / kFilterTile * parts + vector / together;
+                    const int64_t place = (part * kFilterTile + i % kFilterTile) * together + vector % together;
+                    const int64_t at = place * lanes + run->lane;
+                    const int64_t filter = first_filter + begin + i;
+                    row[i] = integer ? float(static_cast<const int32_t*>(sums)[at] + what.correction[filter])
+                                     : static_cast<const float*>(sums)[at];
+                }
+                Finish one = what;
+                one.output = static_cast<char*>(what.output) + run->pixel * out;
+                if (what.residual != nullptr) {
+                    one.residual = static_cast<const char*>(what.residual) + run->pixel * kept;
+                }
+                finish_row(one, row - (first_filter + begin), first_filter + begin, length);
+            }
+        }
+    }
+}
+
 void dot(const float* weights, int64_t inputs, int64_t filters, const float* row, float* sums) {
     for (int64_t filter = 0; filter < filters; ++filter) {
         const float* weight = weights + filter * inputs;
