@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -68,6 +69,11 @@ def main(arguments: list[str]) -> int:
     except SignwiseError as error:
         tell(error=str(error))
         return 2
+    except BrokenPipeError:
+        # The parent is gone, and with it whoever could be told; the last checkpoint stays. Python would complain once
+        # more when it flushes at exit, so there must be something to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0 if outcome.signal is None else 128 + outcome.signal
 
 
