@@ -157,7 +157,8 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
                 const int64_t tiles = (shape_.group_filters() + kFilterTile - 1) / kFilterTile;
                 const int64_t row = (group * slots + first + slot) * tiles + first_filter / kFilterTile;
                 const Pairs pairs{from, step_slots, step_taps, tiles * taps, taps};
-                const auto kernel = (integer_ ? vectors.lookup_int : vectors.lookup_float)[plan.log_tile];
+                const bool nearby = pattern.nearby[size_t(part)];
+                const auto kernel = (integer_ ? vectors.lookup_int : vectors.lookup_float)[plan.log_tile][nearby];
                 kernel(words_.data() + row * taps + tap, filters, pairs, scratch, to, sum_stride, pending == 0);
             } else {
                 const int64_t tiles = (shape_.group_filters() + 5) / 6, all_pairs = slots * taps;

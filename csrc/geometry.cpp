@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "buffer.h"
@@ -125,14 +127,20 @@ struct Planner {
         std::vector<Lanes> built;        // sources that this part is the first to need
         std::vector<int32_t> built_slots;
         std::vector<int32_t> read_slots; // [tap][V]
+        bool nearby = true;              // whether the V slots of every tap follow each other
     };
 
-    // Gives every source of every part of a tile a slot, and reuses slots whose source is no longer needed.
-    std::pair<std::vector<Part>, int64_t> parts(int64_t first, int64_t count, int64_t together) const {
+    struct Parts {
+        std::vector<Part> parts;
+        int64_t slots = 0, built = 0;
+    };
+
+    // Gives every source of every part of a tile a slot, and reuses slots whose source is no longer needed: tables pay
+    // only as long as they stay in the first cache.
+    Parts parts(int64_t first, int64_t count, int64_t together) const {
         using Key = std::pair<int32_t, int64_t>;
         std::map<Key, int32_t> resident;
-        std::vector<Part> result;
-        int32_t slot_count = 0;
+        Parts result;
         for (int64_t begin = 0; begin < count; begin += together) {
             std::vector<Key> needed;
             for (const int64_t tap : tap_offsets) {
@@ -141,30 +149,40 @@ struct Planner {
                     needed.push_back({vector.form, vector.start + tap});
                 }
             }
-            std::map<Key, int32_t> kept;
-            for (const Key& key : needed) {
-                const auto found = resident.find(key);
-                if (found != resident.end()) kept.insert(*found);
+            const std::set<Key> all(needed.begin(), needed.end());
+            std::vector<bool> taken(size_t(result.slots), false);
+            for (auto kept = resident.begin(); kept != resident.end();) {
+                const bool useful = all.count(kept->first) != 0;
+                if (useful) taken[size_t(kept->second)] = true;
+                kept = useful ? std::next(kept) : resident.erase(kept);
             }
-            std::vector<bool> taken(size_t(slot_count), false);
-            for (const auto& [key, slot] : kept) taken[size_t(slot)] = true;
             Part part;
             int32_t next = 0;
-            for (const Key& key : needed) {
-                const auto [found, added] = kept.emplace(key, 0);
-                if (added) {
-                    while (next < slot_count && taken[size_t(next)]) ++next;
-                    if (next == slot_count) ++slot_count;
-                    found->second = next++;
-                    part.built.push_back({key.first, key.second});
-                    part.built_slots.push_back(found->second);
+            const auto build = [&](const Key& key) {
+                while (next < result.slots && taken[size_t(next)]) ++next;
+                if (next == result.slots) ++result.slots;
+                resident.emplace(key, next);
+                part.built.push_back({key.first, key.second});
+                part.built_slots.push_back(next++);
+            };
+            // Where a tap moves from one vector to the next, a kernel had best find the next table: chains of sources
+            // at that distance get slots in a row.
+            const int64_t step = together > 1 ? needed[1].second - needed[0].second : 0;
+            for (const Key& key : all) {
+                if (step != 0 && all.count({key.first, key.second - step}) != 0) continue;
+                for (Key link = key; all.count(link) != 0; link.second += step) {
+                    if (resident.count(link) == 0) build(link);
+                    if (step == 0) break;
                 }
-                part.read_slots.push_back(found->second);
             }
-            resident = std::move(kept);
-            result.push_back(std::move(part));
+            for (size_t i = 0; i < needed.size(); ++i) {
+                part.read_slots.push_back(resident.at(needed[i]));
+                part.nearby &= i % size_t(together) == 0 || part.read_slots[i] == part.read_slots[i - 1] + 1;
+            }
+            result.built += int64_t(part.built.size());
+            result.parts.push_back(std::move(part));
         }
-        return {std::move(result), slot_count};
+        return result;
     }
 };
 
@@ -189,14 +207,12 @@ Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pie
         if (costs.lookup[log_tile] == 0 || (log_tile > 0 && together >= 2 * vectors)) continue;
         for (int64_t tile = together; tile <= 16 && (tile == together || tile < 2 * vectors); tile *= 2) {
             if (tile > 1 && tile * shape.taps() > kLargestPattern) break;
-            const auto [parts, slots] = planner.parts(0, std::min(tile, vectors), together);
-            size_t built = 0;
-            for (const auto& part : parts) built += part.built.size();
+            const Planner::Parts parts = planner.parts(0, std::min(tile, vectors), together);
             const double copies = pieces > 1 ? double(pieces * costs.channels) * costs.piece : 0;
-            const double build = double(built) * (costs.build + copies) / double(tile);
+            const double build = double(parts.built) * (costs.build + copies) / double(tile);
             const double waste = double(round_up(vectors, tile)) / double(vectors);
             for (int64_t block = 1; block <= std::min<int64_t>(groups, 64); ++block) {
-                const int64_t slot_bytes = block * slots * costs.slot_vectors * vector_bytes;
+                const int64_t slot_bytes = block * parts.slots * costs.slot_vectors * vector_bytes;
                 const int64_t sum_bytes = tile * planner.grid.lanes * costs.sum_bytes * shape.group_filters();
                 if (block > 1 && slot_bytes > costs.cache_bytes) break;
                 const double excess = double(slot_bytes + sum_bytes) / double(costs.cache_bytes) - 1;
@@ -275,11 +291,13 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
         tiles.push_back({found->second, int32_t(first), int32_t(count), base});
         if (!added) continue;
 
-        const auto [parts, slot_count] = planner.parts(first, count, together);
+        const Planner::Parts parts = planner.parts(first, count, together);
+        const int64_t slot_count = parts.slots;
         Pattern pattern;
         pattern.slot_count = slot_count;
         const int64_t slot_bytes = int64_t(costs.slot_vectors) * vector_bytes;
-        for (const auto& part : parts) {
+        for (const auto& part : parts.parts) {
+            pattern.nearby.push_back(part.nearby);
             pattern.builds.push_back(int32_t(pattern.slots.size()));
             pattern.slots.insert(pattern.slots.end(), part.built_slots.begin(), part.built_slots.end());
             for (const Lanes& source : part.built) {

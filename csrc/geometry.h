@@ -61,6 +61,7 @@ struct Pattern {
     std::vector<int32_t> pieces;    // [source][piece], relative to the tile's base
     std::vector<int32_t> slots;     // [source]: where it goes
     std::vector<uint32_t> offsets;  // [part][slot group][tap][V], bytes
+    std::vector<bool> nearby;       // [part]: whether the slots of the V vectors follow each other at every tap
     int64_t slot_count = 0;
 };
 

@@ -97,12 +97,12 @@ struct VectorKernels {
                        int64_t pieces, int16_t* vectors);
 
     // sums[filter][v] (+)= sum over pairs of the row that the filter names in the table at offsets[pair * V + v] bytes;
-    // sums[tile * sum_stride] are those of a tile of filters. Entry log2(V): V = 1, 2, 4; the last is null where there
-    // are too few registers.
+    // sums[tile * sum_stride] are those of a tile of filters. Entry [log2(V)][nearby]: V = 1, 2, 4; the last is null where
+    // there are too few registers. `nearby` promises that the V tables of every pair follow each other in memory.
     using Lookup = void (*)(const uint64_t* words, int64_t filters, const Pairs& pairs, const char* tables, void* sums,
                             int64_t sum_stride, bool first);
-    Lookup lookup_float[3];
-    Lookup lookup_int[3];
+    Lookup lookup_float[3][2];
+    Lookup lookup_int[3][2];
 
     // The same with products, tiles of six filters: weights[tile * tile_stride + pair * 6 + filter % 6].
     using Multiply = void (*)(const void* weights, int64_t tile_stride, int64_t filters, const uint32_t* offsets,

@@ -20,17 +20,23 @@ constexpr VectorKernels vector_kernels() {
     k.build_int = build<int16_t, Bytes>;
     k.gather_float = gather<float, Bytes>;
     k.gather_int = gather<int16_t, Bytes>;
-    k.lookup_float[0] = lookup<float, Bytes, 1, Registers>;
-    k.lookup_float[1] = lookup<float, Bytes, 2, Registers>;
-    k.lookup_int[0] = lookup<int16_t, Bytes, 1, Registers>;
-    k.lookup_int[1] = lookup<int16_t, Bytes, 2, Registers>;
+    // Measured: with 64-byte vectors and more than one of them, the loads are the limit and not the instructions.
+    constexpr bool pays = Bytes < 64;
+    k.lookup_float[0][1] = k.lookup_float[0][0] = lookup<float, Bytes, 1, Registers, true>;
+    k.lookup_int[0][1] = k.lookup_int[0][0] = lookup<int16_t, Bytes, 1, Registers, true>;
+    k.lookup_float[1][0] = lookup<float, Bytes, 2, Registers, false>;
+    k.lookup_float[1][1] = lookup<float, Bytes, 2, Registers, pays>;
+    k.lookup_int[1][0] = lookup<int16_t, Bytes, 2, Registers, false>;
+    k.lookup_int[1][1] = lookup<int16_t, Bytes, 2, Registers, pays>;
     k.multiply_float[0] = multiply<float, Bytes, 1>;
     k.multiply_float[1] = multiply<float, Bytes, 2>;
     k.multiply_int[0] = multiply<int16_t, Bytes, 1>;
     k.multiply_int[1] = multiply<int16_t, Bytes, 2>;
     if constexpr (Registers >= 32) {
-        k.lookup_float[2] = lookup<float, Bytes, 4, Registers>;
-        k.lookup_int[2] = lookup<int16_t, Bytes, 4, Registers>;
+        k.lookup_float[2][0] = lookup<float, Bytes, 4, Registers, false>;
+        k.lookup_float[2][1] = lookup<float, Bytes, 4, Registers, pays>;
+        k.lookup_int[2][0] = lookup<int16_t, Bytes, 4, Registers, false>;
+        k.lookup_int[2][1] = lookup<int16_t, Bytes, 4, Registers, pays>;
         k.multiply_float[2] = multiply<float, Bytes, 4>;
         k.multiply_int[2] = multiply<int16_t, Bytes, 4>;
     }
