@@ -233,6 +233,7 @@ def test_a_restart_of_another_job_does_not_take_over_a_run_that_was_there(
 def test_a_compiled_step_is_compiled_once_and_trains_alike(
     small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    torch.compiler.reset()  # what other tests compiled of the same wrapper would count as a first time
     compile_for_real = torch.compile
     # Tracing is what α, ζ or a changing batch could upset; generating code for it would take a minute more.
     monkeypatch.setattr(torch, "compile", lambda model: compile_for_real(model, backend="eager", fullgraph=True))
