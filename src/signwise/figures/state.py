@@ -53,6 +53,8 @@ def state_figure(states: Sequence[State], title: str = "") -> Figure:
         place.set_ylim(bottom=0)
         place.set_xlabel("training step")
     for place in axes.flat:
+        place.locator_params(axis="x", nbins=4)  # six-digit steps need their room
+    for place in axes.flat:
         place.set_xlim(steps[0], steps[-1])
         place.xaxis.set_major_locator(_few_ticks())
         place.xaxis.set_major_formatter(_thousands())
