@@ -53,7 +53,6 @@ def test_the_best_full_run_with_one_bit_is_worth_shipping(made_up: Callable[...,
     assert worth_shipping(others[:2]) is None
 
 
-@pytest.mark.skipif("lenet5-mnist-1bit" not in shipped.names(), reason="no network is shipped yet")
 def test_the_network_in_the_package_has_the_error_of_its_published_record() -> None:
     path = shipped.resolve("lenet5-mnist-1bit")
     program = file.load(path)
