@@ -94,7 +94,7 @@ void Convolution::prepare(const Geometry& plan, int64_t images, const View& inpu
         }
         return;
     }
-    work.each(padded_channels(), [&](int64_t index, int) {
+    work.each(padded_channels(), padded_channels() * plan.channel_stride / 8, [&](int64_t index, int) {
         const int64_t group = index / padded, within = index % padded;
         char* to = planes + index * plan.channel_stride * element;
         if (within >= channels) {
@@ -251,11 +251,12 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
     // Tiles are independent; where they do not divide among the threads, so are the filters, which then each build the
     // tables again.
     const int64_t filters = shape_.group_filters(), tiles = int64_t(plan.tiles.size()) * shape_.groups;
-    const int threads = work.threads();
+    const int64_t cycles = shape_.macs() * images / 64;
+    const int threads = work.threads(cycles);
     const bool divides = tiles % threads == 0 || tiles >= 8 * threads;
     const int64_t chunk = divides ? filters : round_up((filters + threads - 1) / threads, kFilterTile);
     const int64_t chunks = (filters + chunk - 1) / chunk;
-    work.each(tiles * chunks, [&](int64_t index, int thread) {
+    work.each(tiles * chunks, cycles, [&](int64_t index, int thread) {
         const int64_t first = index % chunks * chunk;
         run_tile(plan, kernels, plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups,
                  first, std::min(chunk, filters - first), planes, finish, work.own[size_t(thread)].data(),

@@ -74,11 +74,9 @@ void Dense::run_row(const void* input, Type type, float scale, Finish finish, Wo
     kernels_->to_float(input, type, 1.0f, row, inputs_);
     if (binary) kernels_->gemv_tables(row, inputs_, tables, built);
 
-    // A chunk is big enough to be worth another thread.
-    const int64_t chunk = std::max<int64_t>(4, round_up((tiles + work.threads() - 1) / work.threads(), 4));
-    const bool worth = inputs_ * filters_ > 64 * 1024;
-    const int64_t step = worth ? chunk : tiles;
-    work.each((tiles + step - 1) / step, [&](int64_t index, int) {
+    const int64_t cycles = inputs_ * filters_ / (binary ? 32 : 8), threads = work.threads(cycles);
+    const int64_t step = round_up((tiles + threads - 1) / threads, 4);
+    work.each((tiles + step - 1) / step, cycles, [&](int64_t index, int) {
         const int64_t first = index * step, count = std::min(step, tiles - first);
         const int64_t filter = first * lanes, filters = std::min(count * lanes, filters_ - filter);
         if (binary) {

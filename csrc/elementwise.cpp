@@ -23,8 +23,8 @@ const float* read(const Kernels& kernels, const Data& from, int64_t first, int64
 // Runs body(begin, end) over pieces of `planes` channels, on all threads where there is work for them.
 template <class Body>
 void each_plane(Work& work, int64_t planes, int64_t plane, const Body& body) {
-    const int64_t pieces = planes * plane < 16 * kLine ? 1 : std::min<int64_t>(planes, 2 * work.threads());
-    work.each(pieces, [&](int64_t piece, int) {
+    const int64_t cycles = planes * plane / 8, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
+    work.each(pieces, cycles, [&](int64_t piece, int) {
         for (int64_t i = planes * piece / pieces; i < planes * (piece + 1) / pieces; ++i) body(i);
     });
 }

@@ -28,8 +28,8 @@ class PoolOperation : public Operation {
         const int64_t scratch = 2 * window_.out_height * window_.pitch + window_.pitch;
         for (Buffer& buffer : work.own) buffer.reserve((pixels + answers + scratch) * 4);
         const int64_t planes = examples * inputs[0].value->shape.channels;
-        const int64_t pieces = std::min<int64_t>(planes, 2 * work.threads());
-        work.each(pieces, [&](int64_t piece, int thread) {
+        const int64_t cycles = planes * pixels / 4, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
+        work.each(pieces, cycles, [&](int64_t piece, int thread) {
             float* image = reinterpret_cast<float*>(work.own[size_t(thread)].data());
             float* answer = image + pixels;
             for (int64_t i = planes * piece / pieces; i < planes * (piece + 1) / pieces; ++i) {

@@ -37,7 +37,7 @@ std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<
 
 }  // namespace
 
-Program::Program(const Shape& input, int threads, const Kernels& kernels) : kernels_(kernels), pool_(threads) {
+Program::Program(const Shape& input, int threads, const Kernels& kernels) : kernels_(kernels), threads_(threads) {
     values_.push_back({input});
     storage_.push_back(0);
 }
@@ -92,7 +92,7 @@ int64_t Program::weight_bytes() const {
 
 int64_t Program::portion(int64_t batch) const {
     const int64_t most = values_[0].shape.rank == 1 ? kVectors : kImages;
-    return std::clamp<int64_t>((batch + pool_.threads() - 1) / pool_.threads(), 1, most);
+    return std::clamp<int64_t>((batch + threads_ - 1) / threads_, 1, most);
 }
 
 int64_t Program::activation_bytes(int64_t batch) const { return arena_bytes_ * std::min(batch, portion(batch)); }
@@ -155,8 +155,9 @@ void Program::run_portion(int64_t examples, const float* input, float* output, C
 void Program::run(int64_t batch, const float* input, float* output) {
     const int64_t in = input_count(), out = output_count();
     // A second caller at the same time works alone rather than wait.
-    std::unique_lock<std::mutex> lock(pool_.mutex, std::try_to_lock);
-    ThreadPool* pool = lock.owns_lock() && pool_.threads() > 1 ? &pool_ : nullptr;
+    ThreadPool& shared = ThreadPool::of(threads_);
+    std::unique_lock<std::mutex> lock(shared.mutex, std::try_to_lock);
+    ThreadPool* pool = lock.owns_lock() && threads_ > 1 ? &shared : nullptr;
     const int64_t size = portion(batch), portions = (batch + size - 1) / size;
     const auto run_one = [&](int64_t index, Context& context) {
         const int64_t first = index * size, count = std::min(size, batch - first);

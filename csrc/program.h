@@ -58,7 +58,7 @@ class Program {
     std::vector<int32_t> storage_;   // the value whose memory each value uses: its own, or that of what it is a view of
     std::vector<int64_t> offsets_;   // in the arena, for one example
     int64_t arena_bytes_ = 0;        // for one example
-    ThreadPool pool_;
+    int threads_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Context>> idle_;
 };

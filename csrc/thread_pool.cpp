@@ -1,7 +1,10 @@
 #include "thread_pool.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <exception>
+#include <map>
 
 namespace signwise {
 namespace {
@@ -36,13 +39,24 @@ ThreadPool::ThreadPool(int threads) {
     for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
 }
 
-ThreadPool::~ThreadPool() {
-    {
-        const std::lock_guard<std::mutex> lock(sleep_);
-        stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
+ThreadPool& ThreadPool::of(int threads) {
+    // Never deleted: the workers of a pool may wait in it until the process ends, and in a forked child nobody could
+    // tell them to go.
+    struct Pools {
+        std::mutex mutex;
+        std::map<int, ThreadPool*> by_size;
+    };
+    static std::atomic<Pools*> pools{nullptr};
+    static std::once_flag once;
+    std::call_once(once, [] {
+        pools = new Pools;
+        pthread_atfork(nullptr, nullptr, [] { pools = new Pools; });
+    });
+    Pools& all = *pools.load();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    ThreadPool*& found = all.by_size[threads];
+    if (found == nullptr) found = new ThreadPool(threads);
+    return *found;
 }
 
 void ThreadPool::take(int thread) {
@@ -57,12 +71,11 @@ void ThreadPool::take(int thread) {
 void ThreadPool::work(int thread) {
     uint64_t seen = 0;
     while (true) {
-        const auto ready = [&] { return stop_.load() || round_.load() != seen; };
+        const auto ready = [&] { return round_.load() != seen; };
         if (!spin(ready)) {
             std::unique_lock<std::mutex> lock(sleep_);
             wake_.wait(lock, ready);
         }
-        if (stop_) return;
         seen = round_.load();
         take(thread);
         busy_.fetch_sub(1);

@@ -1,5 +1,6 @@
 // A few threads that share one loop at a time. They spin for a moment between loops, since the layers of a network come
-// in quick succession, and then sleep.
+// in quick succession, and then sleep. All programs of a process use the same ones, which live until it ends. A forked
+// child does not have them: it is given new ones.
 
 #pragma once
 
@@ -16,8 +17,8 @@ namespace signwise {
 class ThreadPool {
   public:
     // `threads` counts the caller: 1 makes no thread at all.
-    explicit ThreadPool(int threads);
-    ~ThreadPool();
+    static ThreadPool& of(int threads);
+
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
 
@@ -30,6 +31,7 @@ class ThreadPool {
     std::mutex mutex;
 
   private:
+    explicit ThreadPool(int threads);
     void work(int thread);
     void take(int thread);
 
@@ -39,7 +41,6 @@ class ThreadPool {
     std::atomic<int64_t> next_{0};
     std::atomic<int> busy_{0};
     std::atomic<uint64_t> round_{0};
-    std::atomic<bool> stop_{false};
     std::exception_ptr error_;
     std::mutex sleep_;
     std::condition_variable wake_;

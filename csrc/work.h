@@ -40,12 +40,16 @@ struct Work {
     Buffer shared;
     std::vector<Buffer> own = std::vector<Buffer>(1);
 
-    int threads() const { return pool != nullptr ? pool->threads() : 1; }
+    // For a loop that takes about so many cycles in one thread: less than that is done before another thread has begun.
+    int threads(int64_t cycles) const { return pool != nullptr && cycles >= kWorthSharing ? pool->threads() : 1; }
 
-    void each(int64_t count, const std::function<void(int64_t, int)>& body) {
-        if (pool != nullptr) return pool->run(count, body);
+    void each(int64_t count, int64_t cycles, const std::function<void(int64_t, int)>& body) {
+        if (threads(cycles) > 1) return pool->run(count, body);
         for (int64_t i = 0; i < count; ++i) body(i, 0);
     }
+
+  private:
+    static constexpr int64_t kWorthSharing = 20'000;
 };
 
 }  // namespace signwise

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.runtime import Model, fallback, load, native, ops
+from signwise.runtime import Model, fallback, file, load, native, ops
 from signwise.runtime.program import Program
 
 ISAS = native.available_isas()
@@ -181,21 +184,21 @@ def test_random_programs_in_8_bits_differ_from_numpy_by_rounding_alone(isa):
     assert differing < 0.01 * total
 
 
+def random_bits(rng, filters, terms):
+    packed = rng.integers(0, 256, (filters, (terms + 7) // 8)).astype(np.uint8)
+    packed[:, -1] &= 0xFF >> (-terms % 8)
+    return packed
+
+
 def small_network(seed=0):
     rng = np.random.default_rng(seed)
-
-    def bits(filters, terms):
-        packed = rng.integers(0, 256, (filters, (terms + 7) // 8)).astype(np.uint8)
-        packed[:, -1] &= 0xFF >> (-terms % 8)
-        return packed
-
     operations = (
         ops.Conv(inputs=(0,), weight="a", bits=1, out_channels=30, kernel=(3, 3), padding=(1, 1, 1, 1), relu=True),
         ops.Conv(inputs=(1, 1), weight="b", bits=1, out_channels=30, kernel=(3, 3), padding=(1, 1, 1, 1)),
         ops.GlobalPool(inputs=(2,)),
         ops.Dense(inputs=(3,), weight="c", bits=1, out_features=7, in_features=30),
     )
-    tensors = {"a": bits(30, 54), "b": bits(30, 270), "c": bits(7, 30)}
+    tensors = {"a": random_bits(rng, 30, 54), "b": random_bits(rng, 30, 270), "c": random_bits(rng, 7, 30)}
     return Program(input_shape=(6, 11, 13), ops=operations, tensors=tensors, output=4)
 
 
@@ -229,6 +232,51 @@ def test_calls_from_many_threads_at_once_agree():
     for caller in callers:
         caller.join()
     assert not wrong
+
+
+def large_layers() -> Program:
+    """Layers with work enough for several threads, even for one example."""
+    operations = (
+        ops.Conv(inputs=(0,), weight="a", bits=1, out_channels=50, kernel=(3, 3), padding=(1, 1, 1, 1), relu=True),
+        ops.MaxPool(inputs=(1,), kernel=(3, 3), stride=(2, 2), padding=(1, 1, 1, 1)),
+        ops.Flatten(inputs=(2,)),
+        ops.Dense(inputs=(3,), weight="b", bits=1, out_features=90, in_features=12800),
+    )
+    rng = np.random.default_rng(0)
+    tensors = {"a": random_bits(rng, 50, 270), "b": random_bits(rng, 90, 12800)}
+    return Program(input_shape=(30, 32, 32), ops=operations, tensors=tensors, output=4)
+
+
+@needs_library
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_that_share_one_example_give_its_answer(threads):
+    program = large_layers()
+    batch = batch_for(program, 0, size=1)
+    np.testing.assert_allclose(Model(program, threads)(batch), Model(program, 1)(batch), rtol=1e-5, atol=1e-3)
+
+
+@needs_library
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_has_threads_of_its_own(tmp_path):
+    # In a process of its own: the test's has threads that a fork would not take along.
+    file.save(large_layers(), tmp_path / "net.sw")
+    script = f"""
+import os, signal
+import numpy as np
+from signwise.runtime import load
+model = load({str(tmp_path / "net.sw")!r}, threads=3)
+image = np.random.default_rng(0).standard_normal((1, 30, 32, 32)).astype(np.float32)
+expected = model(image)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    same = np.array_equal(model(image), expected)
+    del model
+    os._exit(0 if same else 3)
+assert np.array_equal(model(image), expected)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 @needs_library
