@@ -9,6 +9,7 @@ namespace signwise {
 
 #if defined(__x86_64__)
 const Kernels& kernels_avx512();
+const ByteKernels& byte_kernels_avx512vnni();
 const Kernels& kernels_avx2();
 #elif defined(__aarch64__)
 const Kernels& kernels_neon();
@@ -24,6 +25,15 @@ std::vector<const Kernels*> available_kernels() {
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512cd");
+    if (avx2 && avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("gfni")) {
+        static const Kernels avx512vnni = [] {
+            Kernels kernels = kernels_avx512();
+            kernels.name = "avx512vnni";
+            kernels.bytes = &byte_kernels_avx512vnni();
+            return kernels;
+        }();
+        found.push_back(&avx512vnni);
+    }
     if (avx2 && avx512) found.push_back(&kernels_avx512());
     if (avx2) found.push_back(&kernels_avx2());
 #elif defined(__aarch64__)

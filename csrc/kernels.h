@@ -120,10 +120,37 @@ struct VectorKernels {
     FinishTile finish_lanes;  // for outputs of one pixel, whose runs have length 1: along the filters
 };
 
+// Sums of bytes, for CPUs with an instruction that adds up four products of bytes (byte_convolution.h). Inputs lie in
+// planes of four channels, 4 bytes a pixel; eight such planes are a block, whose bits share a vector.
+constexpr int kByteFilters = 32;
+constexpr int kBlockPlanes = 8;
+constexpr int kRunPixels = 4;     // neighbouring output pixels
+
+struct ByteLayer {
+    int64_t blocks;
+    int64_t group_stride;   // bytes from one plane to the next
+    const int32_t* taps;    // bytes from a pixel to its neighbours
+    int64_t tap_count;
+};
+
+struct ByteKernels {
+    // For 1, 2 or 3 runs that begin at `inputs`, and kByteFilters filters: [horizontal stride - 1][runs - 1].
+    // bits [block][tap][filter][channel % 4], bit i of each byte for plane i of the block. The sums of a run of filter f
+    // go to sums[run] + places[f].
+    using Sums = void (*)(const ByteLayer& layer, const uint8_t* const* inputs, const uint8_t* bits,
+                          int32_t* const* sums, const int32_t* places);
+    Sums sums[2][3];
+
+    // Four channels of one image into their plane, each byte x as x ^ how.zero.
+    void (*interleave)(const Padding& how, const uint8_t* const* channels, uint32_t* to);
+};
+
 struct Kernels {
     const char* name;
     int32_t registers;         // vector registers: decides the largest tile
     VectorKernels vectors[2];  // full width, half width (for planes too small to fill the full one)
+
+    const ByteKernels* bytes;  // null on most CPUs
 
     // One row of a binary dense layer, look-ups within a register: log2(lanes) inputs a table of `lanes` floats.
     int32_t gemv_lanes;

@@ -1,5 +1,6 @@
 // Layers with weights, and their epilogue.
 
+#include "byte_convolution.h"
 #include "convolution.h"
 #include "dense.h"
 #include "operation.h"
@@ -47,32 +48,24 @@ void check_layer(const signwise_operation& described, const std::vector<Value>& 
             "the weight has not the size that its layer needs");
 }
 
-class ConvOperation : public Operation {
+template <class Layer>
+class LayerOperation : public Operation {
   public:
-    ConvOperation(Convolution convolution, Epilogue epilogue)
-        : convolution_(std::move(convolution)), epilogue_(std::move(epilogue)) {}
+    LayerOperation(Layer layer, Epilogue epilogue) : layer_(std::move(layer)), epilogue_(std::move(epilogue)) {}
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
-        convolution_.run(examples, view(inputs[0]), epilogue_.finish(inputs, output), work);
+        layer_.run(examples, view(inputs[0]), epilogue_.finish(inputs, output), work);
     }
-    int64_t weight_bytes() const override { return convolution_.weight_bytes(); }
+    int64_t weight_bytes() const override { return layer_.weight_bytes(); }
 
   private:
-    Convolution convolution_;
+    Layer layer_;
     Epilogue epilogue_;
 };
 
-class DenseOperation : public Operation {
-  public:
-    DenseOperation(Dense dense, Epilogue epilogue) : dense_(std::move(dense)), epilogue_(std::move(epilogue)) {}
-    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
-        dense_.run(examples, view(inputs[0]), epilogue_.finish(inputs, output), work);
-    }
-    int64_t weight_bytes() const override { return dense_.weight_bytes(); }
-
-  private:
-    Dense dense_;
-    Epilogue epilogue_;
-};
+template <class Layer>
+std::unique_ptr<Operation> make_layer(Layer layer, Epilogue epilogue) {
+    return std::make_unique<LayerOperation<Layer>>(std::move(layer), std::move(epilogue));
+}
 
 }  // namespace
 
@@ -109,12 +102,16 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
                                  described.dilation[1],
                                  described.groups};
     Epilogue epilogue(described, described.out_channels);
-    Convolution convolution =
-        described.bits == 1
-            ? Convolution::binary(shape, static_cast<const uint8_t*>(described.weight),
-                                  inputs[0].type != Type::float32, kernels)
-            : Convolution::real(shape, static_cast<const float*>(described.weight), kernels);
-    return std::make_unique<ConvOperation>(std::move(convolution), std::move(epilogue));
+    if (described.bits != 1) {
+        const float* weights = static_cast<const float*>(described.weight);
+        return make_layer(Convolution::real(shape, weights, kernels), std::move(epilogue));
+    }
+    const uint8_t* bits = static_cast<const uint8_t*>(described.weight);
+    const bool integer = inputs[0].type != Type::float32;
+    if (integer && ByteConvolution::suits(shape, kernels)) {
+        return make_layer(ByteConvolution(shape, bits, kernels), std::move(epilogue));
+    }
+    return make_layer(Convolution::binary(shape, bits, integer, kernels), std::move(epilogue));
 }
 
 std::unique_ptr<Operation> make_dense(const signwise_operation& described, const std::vector<Value>& inputs,
@@ -130,7 +127,7 @@ std::unique_ptr<Operation> make_dense(const signwise_operation& described, const
                                       static_cast<const uint8_t*>(described.weight), kernels)
                       : Dense::real(in.channels, described.out_channels, static_cast<const float*>(described.weight),
                                     kernels);
-    return std::make_unique<DenseOperation>(std::move(dense), std::move(epilogue));
+    return make_layer(std::move(dense), std::move(epilogue));
 }
 
 }  // namespace signwise

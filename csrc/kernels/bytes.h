@@ -1,4 +1,5 @@
-// Bytes to 32-bit integers and back: the one conversion that compilers take apart lane by lane when left to themselves.
+// What compilers do badly when left to themselves: bytes to 32-bit integers and back, which they take apart lane by lane,
+// and the larger and the smaller of two vectors, of which they make a comparison and a choice.
 
 #pragma once
 
@@ -32,6 +33,29 @@ inline Vector<int32_t, Bytes> load_bytes(const void* from) {
     V wide;
     for (int i = 0; i < Bytes / 4; ++i) wide[i] = static_cast<const Q*>(from)[i];
     return wide;
+}
+
+// a > b ? a : b and a < b ? a : b, so that the second one wins where there is a NaN.
+template <int Bytes>
+inline Vector<float, Bytes> larger(Vector<float, Bytes> a, Vector<float, Bytes> b) {
+#if defined(__AVX512F__)
+    if constexpr (Bytes == 64) return (Vector<float, 64>)_mm512_maskz_max_ps(0xFFFF, (__m512)a, (__m512)b);
+#endif
+#if defined(__AVX2__)
+    if constexpr (Bytes == 32) return (Vector<float, 32>)_mm256_max_ps((__m256)a, (__m256)b);
+#endif
+    return a > b ? a : b;
+}
+
+template <int Bytes>
+inline Vector<float, Bytes> smaller(Vector<float, Bytes> a, Vector<float, Bytes> b) {
+#if defined(__AVX512F__)
+    if constexpr (Bytes == 64) return (Vector<float, 64>)_mm512_maskz_min_ps(0xFFFF, (__m512)a, (__m512)b);
+#endif
+#if defined(__AVX2__)
+    if constexpr (Bytes == 32) return (Vector<float, 32>)_mm256_min_ps((__m256)a, (__m256)b);
+#endif
+    return a < b ? a : b;
 }
 
 // The numbers must lie within the range of Q.

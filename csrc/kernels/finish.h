@@ -9,11 +9,8 @@
 namespace signwise {
 namespace {
 
-// Round half to even for |x| < 2^22: the addition leaves no bits for a fraction. Clamped first, so always in range.
-inline float round_to_even(float x) {
-    constexpr float magic = 12582912.0f;  // 1.5 * 2^23
-    return (x + magic) - magic;
-}
+// Round half to even for |x| < 2^22: adding this leaves no bits for a fraction. Clamped first, so always in range.
+constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23
 
 template <class Q>
 inline Q quantize(float x, float inverse) {
@@ -22,7 +19,7 @@ inline Q quantize(float x, float inverse) {
     x *= inverse;
     x = x > lowest ? x : lowest;  // NaN becomes the lowest value
     x = x < highest ? x : highest;
-    return Q(int32_t(round_to_even(x)));
+    return Q(int32_t((x + kRounder) - kRounder));
 }
 
 template <class Q>
@@ -113,11 +110,11 @@ inline Vector<float, Bytes> dequantize_vector(const void* from, float scale) {
 template <class Q, int Bytes>
 inline void quantize_vector(Vector<float, Bytes> y, float inverse, void* to) {
     using V = Vector<float, Bytes>;
-    const V lowest = V{} + (Q(-1) < Q(0) ? -128.0f : 0.0f), highest = lowest + 255.0f, magic = V{} + 12582912.0f;
-    y *= inverse;
-    y = y > lowest ? y : lowest;
-    y = y < highest ? y : highest;
-    store_bytes<Q, Bytes>(__builtin_convertvector((y + magic) - magic, Vector<int32_t, Bytes>), to);
+    const V lowest = V{} + (Q(-1) < Q(0) ? -128.0f : 0.0f), highest = lowest + 255.0f, magic = V{} + kRounder;
+    y = smaller<Bytes>(larger<Bytes>(y * inverse, lowest), highest);
+    // What the addition leaves in the lowest bits is the rounded number.
+    using Bits = Vector<int32_t, Bytes>;
+    store_bytes<Q, Bytes>((Bits)(y + magic) - (Bits)magic, to);
 }
 
 // One vector of floats, all of whose lanes go to neighbouring pixels: what nearly all of the work is.
@@ -135,7 +132,7 @@ inline void finish_vector(const Finish& what, Vector<float, Bytes> y, float scal
             y += dequantize_vector<int8_t, Bytes>(static_cast<const int8_t*>(what.residual) + at, what.residual_scale);
         }
     }
-    if (what.relu) y = y < V{} ? V{} : y;
+    if (what.relu && what.output_type != Type::uint8) y = larger<Bytes>(V{}, y);
     if (what.output_type == Type::float32) {
         store<float, Bytes>(static_cast<float*>(what.output) + at, y);
     } else if (what.output_type == Type::uint8) {
@@ -173,17 +170,17 @@ void finish(const Finish& what_, const void* sums, int64_t together, int64_t fir
                     y[0] = *reinterpret_cast<const V*>(sum);
                     y[1] = V{};
                 }
-                const Run* run = runs + run_starts[vector];
-                const Run* last = runs + run_starts[vector + 1];
-                if (last - run == 1 && run->length == lanes) {
-                    finish_vector<Bytes>(what, y[0], scale, bias, inverse, plane + run->pixel);
-                    if (integer) finish_vector<Bytes>(what, y[1], scale, bias, inverse, plane + run->pixel + width);
-                    continue;
-                }
-                float scattered[2 * width];
-                std::memcpy(scattered, y, sizeof y);
-                for (; run != last; ++run) {
-                    finish_run(what, scattered + run->lane, scale, bias, plane + run->pixel, run->length);
+                for (const Run* run = runs + run_starts[vector]; run != runs + run_starts[vector + 1]; ++run) {
+                    const int64_t at = plane + run->pixel;
+                    if (run->lane % width == 0 && run->length % width == 0) {
+                        const int first = run->lane / width;
+                        finish_vector<Bytes>(what, y[first], scale, bias, inverse, at);
+                        if (run->length > width) finish_vector<Bytes>(what, y[1], scale, bias, inverse, at + width);
+                        continue;
+                    }
+                    float scattered[2 * width];
+                    std::memcpy(scattered, y, sizeof y);
+                    finish_run(what, scattered + run->lane, scale, bias, at, run->length);
                 }
             }
         }

@@ -55,6 +55,7 @@ constexpr int kHalf = SIGNWISE_BYTES > 16 ? SIGNWISE_BYTES / 2 : 16;
 constexpr Kernels kKernels = {
     SIGNWISE_NAME(SIGNWISE_KERNELS), kRegisters,
     {vector_kernels<SIGNWISE_BYTES, kRegisters>(), vector_kernels<kHalf, kRegisters>()},
+    nullptr,
     kRowLanes, kRowInputs, kRowFields, gemv_tables, gemv, finish_row, dot,
     to_float, from_float, pad_float, pad_int, affine, add, pool,
 };

@@ -34,7 +34,8 @@ Layer random_layer() {
     while (true) {
         Layer layer{};
         layer.groups = number(0, 3) == 0 ? 2 : 1;
-        layer.channels = layer.groups * number(1, 17);
+        const bool wide = number(0, 2) == 0;  // enough channels for the kernels that work on blocks of them
+        layer.channels = layer.groups * (wide ? number(22, 70) : number(1, 17));
         layer.filters = layer.groups * number(1, 50);
         layer.height = number(1, 12);
         layer.width = number(1, 24);
@@ -84,7 +85,8 @@ void check(int32_t status) {
 bool test(const Layer& layer) {
     const int64_t batch = number(1, 5), pixels = layer.channels * layer.height * layer.width;
     std::vector<float> images(size_t(batch * pixels));
-    for (float& pixel : images) pixel = float(number(0, 255));
+    const bool negative = layer.integer && number(0, 1) == 1;
+    for (float& pixel : images) pixel = float(negative ? number(-128, 127) : number(0, 255));
     std::vector<uint8_t> bits(size_t(layer.filters * ((layer.terms() + 7) / 8)));
     for (uint8_t& byte : bits) byte = uint8_t(number(0, 255));
 
@@ -94,13 +96,17 @@ bool test(const Layer& layer) {
     check(program ? SIGNWISE_OK : SIGNWISE_ERROR);
     // The input is read as float32, or rounded to bytes first; its values are whole numbers, so either is exact.
     const int32_t input = 0, rounded = 1;
-    signwise_operation relu{};
-    relu.kind = SIGNWISE_RELU;
-    relu.input_count = 1;
-    relu.inputs = &input;
-    relu.out_type = layer.integer ? SIGNWISE_UINT8 : SIGNWISE_FLOAT32;
-    relu.out_scale = 1;
-    check(signwise_add(program.get(), &relu));
+    signwise_operation round{};
+    round.kind = SIGNWISE_AFFINE;
+    round.input_count = 1;
+    round.inputs = &input;
+    round.out_type = !layer.integer ? SIGNWISE_FLOAT32 : negative ? SIGNWISE_INT8 : SIGNWISE_UINT8;
+    round.out_scale = 1;
+    const std::vector<float> ones(size_t(layer.channels), 1.0f), zeros(size_t(layer.channels), 0.0f);
+    round.scale = ones.data();
+    round.bias = zeros.data();
+    round.scale_count = round.bias_count = layer.channels;
+    check(signwise_add(program.get(), &round));
     signwise_operation conv{};
     conv.kind = SIGNWISE_CONV;
     conv.input_count = 1;

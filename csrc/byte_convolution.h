@@ -1,0 +1,60 @@
+// A convolution of 8-bit inputs on CPUs that add up products of bytes: no tables, all sums of a few pixels in registers.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "convolution.h"
+
+namespace signwise {
+
+class ByteConvolution {
+  public:
+    // Whether this is the faster way, on these kernels.
+    static bool suits(const ConvolutionShape& shape, const Kernels& kernels);
+
+    // Weights as for Convolution::binary.
+    ByteConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels);
+
+    // `finish` needs no correction, factor or filter_stride from the caller.
+    void run(int64_t images, const View& input, Finish finish, Work& work) const;
+
+    int64_t weight_bytes() const { return int64_t(bits_.size()); }
+
+  private:
+    // Where the runs of all images begin in a plane, in bytes, and where their sums go.
+    struct Plan {
+        int64_t group_stride;
+        std::vector<int64_t> inputs;
+        std::vector<int32_t> run_starts;  // [vectors + 1]
+        std::vector<Run> runs;
+    };
+
+    const Plan& plan(int64_t images) const;
+    int64_t blocks() const;
+    int64_t filter_blocks() const;
+    void prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const;
+    void run_part(const Plan& plan, int64_t group, int64_t filter_block, int64_t first_vector, const char* planes,
+                  const Finish& finish, char* scratch, Phases* phases) const;
+
+    ConvolutionShape shape_;
+    const Kernels* kernels_;
+    int64_t rows_, pitch_;             // of a padded plane
+    std::vector<int32_t> taps_;
+    std::vector<uint8_t> bits_;        // [group][32 filters][block][tap][128]
+    std::vector<int32_t> corrections_; // what flipping the highest bit of signed inputs adds to each filter's sum, taken back
+    std::vector<int32_t> zeros_;
+    std::vector<uint8_t> no_channel_;  // for the channels that are missing in the last plane
+
+    struct Cache {
+        std::mutex mutex;
+        std::map<int64_t, std::unique_ptr<const Plan>> plans;
+    };
+    std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
+};
+
+}  // namespace signwise
