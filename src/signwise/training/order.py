@@ -30,3 +30,16 @@ def epoch_order(seed: int, epoch: int, count: int, device: torch.device) -> torc
     """
     generator = torch.Generator().manual_seed(derived_seed(seed, "order", epoch))
     return torch.randperm(count, generator=generator).to(device)
+
+
+def seed_layers(seed: int, device: torch.device) -> None:
+    """Seed the generators that random layers on a device draw from.
+
+    ``torch.manual_seed`` does the same for every kind of device there could be, which takes a part of a small network's
+    step.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        accelerator = torch.get_device_module(device)
+        # Where there can be several devices, plain manual_seed means the current one, which need not be this one.
+        getattr(accelerator, "manual_seed_all", accelerator.manual_seed)(seed)

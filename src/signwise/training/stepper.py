@@ -20,7 +20,7 @@ from signwise.training.device_images import DeviceImages
 from signwise.training.distributed import World
 from signwise.training.network import binarization_schedule, build_optimizer, learning_schedule
 from signwise.training.options import Options
-from signwise.training.order import derived_seed, epoch_order
+from signwise.training.order import derived_seed, epoch_order, seed_layers
 from signwise.training.recipe import Recipe
 
 
@@ -91,7 +91,8 @@ class Stepper:
             group.setdefault("full_weight_decay", group["weight_decay"])
             group["lr"] = learning_rate
             group["weight_decay"] = group["full_weight_decay"] * factor
-        torch.manual_seed(derived_seed(self.recipe.seed, f"layers of process {self.world.rank}", step))
+        seed = derived_seed(self.recipe.seed, f"layers of process {self.world.rank}", step)
+        seed_layers(seed, self.world.device)
 
     def forward_backward(self, images: Tensor, labels: Tensor, wants_to_stop: bool = False) -> tuple[Tensor, Tensor]:
         """Compute the gradients; returns the mean loss over the images of all processes, and how many want to stop.
