@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from signwise.errors import SignwiseError
-from signwise.figures.style import PALETTE, styled, subplots
+from signwise.figures.style import PALETTE, set_few_ticks_, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,13 +66,7 @@ def _draw_group(places: Any, curves: Sequence[AccuracyCurve], index: int) -> Non
     places[1].set_title(f"({chr(98 + 2 * index)})  last {tail} epochs")
     for place in places:
         place.set_xlabel("epoch")
-        place.xaxis.set_major_locator(_whole_numbers())
-
-
-def _whole_numbers() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=6, integer=True)
+        set_few_ticks_(place.xaxis, 6)
 
 
 def _colours(curves: Sequence[AccuracyCurve]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from signwise.errors import SignwiseError
-from signwise.figures.style import BINARY, FLOAT, MUTED, styled, subplots
+from signwise.figures.style import BINARY, FLOAT, MUTED, set_few_ticks_, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,14 +56,8 @@ def errors_figure(curves: Mapping[str, Sequence[float | None]], title: str = "")
     figure.legend(*whole.get_legend_handles_labels(), loc="outside upper right", ncols=3)
     for place in axes[0]:
         place.set_xlabel("epoch")
-        place.xaxis.set_major_locator(_whole_numbers())
+        set_few_ticks_(place.xaxis, 6)
     return figure
-
-
-def _whole_numbers() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=6, integer=True)
 
 
 def _set_logarithmic_percent_(axes: Any) -> None:

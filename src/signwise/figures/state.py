@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.figures.style import BINARY, FLOAT, MUTED, QUIET, styled, subplots
+from signwise.figures.style import BINARY, FLOAT, MUTED, QUIET, set_few_ticks_, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,18 +53,10 @@ def state_figure(states: Sequence[State], title: str = "") -> Figure:
         place.set_ylim(bottom=0)
         place.set_xlabel("training step")
     for place in axes.flat:
-        place.locator_params(axis="x", nbins=4)  # six-digit steps need their room
-    for place in axes.flat:
         place.set_xlim(steps[0], steps[-1])
-        place.xaxis.set_major_locator(_few_ticks())
+        set_few_ticks_(place.xaxis, 4)  # six digits need their room
         place.xaxis.set_major_formatter(_thousands())
     return figure
-
-
-def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=6, integer=True)
 
 
 def _thousands() -> Any:

@@ -99,6 +99,13 @@ def subplots(rows: int = 1, columns: int = 1, *, width: float = 7.0, height: flo
         return figure, figure.subplots(rows, columns, squeeze=False)
 
 
+def set_few_ticks_(axis: Any, count: int) -> None:
+    """At most so many ticks, and only at whole numbers: for epochs and steps."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=count, integer=True))
+
+
 def save(figure: Figure, path: Path, about: str | None = None) -> None:
     """Write a figure as PNG or SVG, by the name's ending, whole or not at all; folders are made as needed.
 
