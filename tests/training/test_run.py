@@ -9,13 +9,15 @@ import resource
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch._dynamo
+from torch import nn
 
 from signwise.errors import SignwiseError
 from signwise.training import Options, Recipe, checkpoint
@@ -228,6 +230,25 @@ def test_a_restart_of_another_job_does_not_take_over_a_run_that_was_there(
     attempt("mine", 1)
     with pytest.raises(SignwiseError, match="already holds a run"):
         attempt("yours", 1)
+
+
+def test_the_network_is_gone_when_the_processes_part(
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapped: list[weakref.ref[nn.Module]] = []
+
+    class Watched(World):
+        def wrapped(self, model: nn.Module) -> nn.Module:
+            wrapped.append(weakref.ref(model))
+            return model
+
+    @contextlib.contextmanager
+    def join_world(device: str) -> Iterator[World]:
+        yield Watched(rank=0, size=1, device=torch.device(device))
+        assert [network() for network in wrapped] == [None]
+
+    monkeypatch.setattr(run_module, "join_world", join_world)
+    train(small.changed(epochs=1), options())
 
 
 def test_a_compiled_step_is_compiled_once_and_trains_alike(

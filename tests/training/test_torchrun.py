@@ -65,12 +65,26 @@ def torchrun(script: Path, arguments: list[str], *, restarts: int = 0) -> subpro
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+def output_of(process: subprocess.Popen[str]) -> str:
+    """What the launcher and its workers have said when they end; they do not outlive the test."""
+    try:
+        return process.communicate(timeout=600)[0]
+    except subprocess.TimeoutExpired:
+        process.terminate()  # the launcher takes its workers along
+        pytest.fail(f"torchrun did not end by itself: {process.communicate()[0]}")
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """The process ids of the launcher's workers, by rank."""
+    return [int(worker) for worker in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
 @pytest.fixture(scope="module")
 def two_processes(script: Path, command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run on two processes that nobody disturbed."""
     folder = tmp_path_factory.mktemp("two") / "run"
     process = torchrun(script, [*command, "--out", str(folder)])
-    output, _ = process.communicate(timeout=120)
+    output = output_of(process)
     assert process.returncode == 0, output
     assert output.count("epoch 1/12") == 1, "only rank 0 may speak"
     return folder
@@ -102,12 +116,12 @@ def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_nothing_had_happene
     process = torchrun(script, [*command, "--out", str(tmp_path)], restarts=2)
     while process.poll() is None and not (tmp_path / checkpoint.PREVIOUS).exists():
         time.sleep(0.02)
-    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(workers[-1]), signal.SIGKILL)
-    output, _ = process.communicate(timeout=120)
+    os.kill(workers_of(process)[-1], signal.SIGKILL)
+    output = output_of(process)
     assert process.returncode == 0, output
-    (restart,) = read_config(tmp_path)["resumed"]
-    assert 0 < restart["step"] < 120
+    # torchrun sees a death once, so that a second restart would be of a worker that failed by itself.
+    restarts = [attempt["step"] for attempt in read_config(tmp_path)["resumed"]]
+    assert len(restarts) == 1 and 0 < restarts[0] < 120, f"restarted after the steps {restarts}: {output}"
     assert story(tmp_path) == story(two_processes)
 
 
@@ -117,11 +131,11 @@ def test_processes_that_are_asked_to_stop_do_so_after_the_same_step(
     process = torchrun(script, [*command, "--epochs", "500", "--checkpoint-minutes", "60", "--out", str(tmp_path)])
     while process.poll() is None and not (tmp_path / checkpoint.CURRENT).exists():
         time.sleep(0.02)
-    (worker, other) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(other), signal.SIGTERM)  # the one that does not write; rank 0 hears of it from the other
-    output, _ = process.communicate(timeout=120)
+    _, other = workers_of(process)
+    os.kill(other, signal.SIGTERM)  # the one that does not write; rank 0 hears of it from the other
+    output = output_of(process)
     found, _ = checkpoint.read(tmp_path)
-    assert worker != other and found is not None
+    assert found is not None
     assert f"stopped after step {found.record['progress']['step']}; go on with" in output, output
     assert output.count("stopped after step") == 1 and "Traceback" not in output.split("stopped after")[0]
 

@@ -26,7 +26,7 @@ from signwise.training.recipe import Recipe
 from signwise.training.run_folder import RunFolder, read_config
 from signwise.training.saved_state import Progress, restore_, shared_checkpoint
 from signwise.training.stepper import Stepper
-from signwise.training.stopping import stop_on_signal
+from signwise.training.stopping import Stop, stop_on_signal
 
 
 def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> Outcome:
@@ -51,37 +51,45 @@ def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> O
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products refuse on CUDA
         torch.use_deterministic_algorithms(True)
     with join_world(options.device) as world, stop_on_signal() as stop:
-        resume = options.resume or (world.restarts > 0 and _was_begun_by(world.job, options.out))
-        folder = RunFolder(options.out, resume=resume) if world.is_main else None
-        monitor = monitor or monitor_for(recipe, world.is_main)
+        # The network lives in a function of its own, so that it is gone when the processes part. DDP owns a share of
+        # the group: if it let go last, it would wait, holding Python's lock, for threads of the group that may need
+        # that lock, and if it never did, those threads could abort the process at its exit. See
+        # https://github.com/pytorch/pytorch/issues/56297 and https://github.com/pytorch/pytorch/pull/179291.
+        return _train_among(world, recipe, options, monitor, stop)
+
+
+def _train_among(world: World, recipe: Recipe, options: Options, monitor: Monitor | None, stop: Stop) -> Outcome:
+    resume = options.resume or (world.restarts > 0 and _was_begun_by(world.job, options.out))
+    folder = RunFolder(options.out, resume=resume) if world.is_main else None
+    monitor = monitor or monitor_for(recipe, world.is_main)
+    try:
+        data = _load(recipe, options, world)
+        network = build_network(recipe, len(data.classes)).to(world.device)
+        if options.sync_batch_norm:
+            if world.device.type == "cpu":
+                raise SignwiseError("--sync-batch-norm needs an accelerator: PyTorch has none for the CPU")
+            network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+        images = to_device(data, recipe, world.device)
+        stepper = Stepper(recipe, options, network, images, world)
+        layers = watched_layers(network, options.watch)
+        progress = _start_or_resume(stepper, options, folder, monitor, data)
+        test = (images.test_images, images.test_labels)
+        loop = Loop(stepper, test, layers, options, folder, progress, monitor, stop)
         try:
-            data = _load(recipe, options, world)
-            network = build_network(recipe, len(data.classes)).to(world.device)
-            if options.sync_batch_norm:
-                if world.device.type == "cpu":
-                    raise SignwiseError("--sync-batch-norm needs an accelerator: PyTorch has none for the CPU")
-                network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
-            images = to_device(data, recipe, world.device)
-            stepper = Stepper(recipe, options, network, images, world)
-            layers = watched_layers(network, options.watch)
-            progress = _start_or_resume(stepper, options, folder, monitor, data)
-            test = (images.test_images, images.test_labels)
-            loop = Loop(stepper, test, layers, options, folder, progress, monitor, stop)
-            try:
-                loop.run()
-            finally:
-                loop.close()
-            if progress.step == stepper.total_steps:
-                if folder is not None:
-                    _record_end(folder, progress)
-                return Outcome(folder=options.out, progress=progress, signal=None, is_main=world.is_main)
-            # Another process may have been asked to stop, and this one not.
-            number = signal.SIGTERM if stop.signal is None else stop.signal
-            return Outcome(folder=options.out, progress=progress, signal=number, is_main=world.is_main)
+            loop.run()
         finally:
-            monitor.close()
+            loop.close()
+        if progress.step == stepper.total_steps:
             if folder is not None:
-                folder.close()
+                _record_end(folder, progress)
+            return Outcome(folder=options.out, progress=progress, signal=None, is_main=world.is_main)
+        # Another process may have been asked to stop, and this one not.
+        number = signal.SIGTERM if stop.signal is None else stop.signal
+        return Outcome(folder=options.out, progress=progress, signal=number, is_main=world.is_main)
+    finally:
+        monitor.close()
+        if folder is not None:
+            folder.close()
 
 
 def _was_begun_by(job: str | None, folder: Path) -> bool:
