@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from signwise.bench import ENGINES
 from signwise.bench.report import megabytes, milliseconds
 from signwise.reproduce.markers import fill_file
 from signwise.reproduce.table import Table
@@ -72,9 +73,10 @@ def _best(row: dict[str, Any]) -> dict[tuple[int, int], float]:
 
 def _remarks(measured: dict[str, Any]) -> list[str]:
     failures = [
-        f"{entry['engine']} {entry['precision']} is missing: {entry['reason']}" for entry in measured["failures"]
+        f"{ENGINES[entry['engine']].title} {entry['precision']} is missing; it says: {entry['reason']}"
+        for entry in measured["failures"]
     ]
-    return [f"- {remark}." for remark in (*measured["notes"], *failures)]
+    return [f"- {remark.rstrip('.')}." for remark in (*measured["notes"], *failures)]
 
 
 def _origin(record: dict[str, Any]) -> str:
