@@ -3,9 +3,9 @@
     python benchmarks/kernels.py               # about a minute; writes results/kernels.json
 
 A look-up of five weights is one vector load, and a core loads two vectors a cycle: that is the limit. For 8 bits on
-CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each. Each layer is timed on its own, best
-of many; the shares of its phases come from separate runs with a stop-watch, which slows them a little. The clock is
-measured beside each layer, since it depends on the load of the whole machine.
+CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each. Each layer is timed on its own,
+best of many; the shares of its phases come from separate runs with a stop-watch, which slows them a little. The clock
+is measured beside each layer, since it depends on the load of the whole machine.
 """
 
 from __future__ import annotations
