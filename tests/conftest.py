@@ -1,22 +1,34 @@
-"""Data for the tests: small folders in the publishers' layouts, and the real data where it lies beside the project."""
+"""Data for the tests: small folders in the publishers' layouts, and the real data where it lies beside the project.
+
+And a run that takes a second: LeNet5 on 200 synthetic digits, 4 epochs of 10 steps.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+if TYPE_CHECKING:
+    from signwise.training import Recipe
+
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 SyntheticData = Callable[..., Path]
+
+# More threads are slower on networks of these sizes, and the machine has other work. Here because PyTorch looks when it
+# is imported, which other conftest.py do.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +47,20 @@ def synthetic_data(tmp_path_factory: pytest.TempPathFactory) -> SyntheticData:
         return folder
 
     return write
+
+
+@pytest.fixture(scope="session")
+def digits(synthetic_data: SyntheticData) -> Path:
+    """A folder with 200 training and 100 test images in MNIST's layout."""
+    return synthetic_data("mnist", train=200, test=100)
+
+
+@pytest.fixture(scope="session")
+def small() -> Recipe:
+    """LeNet5 for 40 steps."""
+    from signwise.training import recipe  # not above: the tests of the runtime need no PyTorch
+
+    return recipe("lenet5-mnist").changed(epochs=4, batch_size=20)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A run that takes a second: LeNet5 on 200 synthetic digits, 4 epochs of 10 steps."""
+"""The small recipe's options, its command line, and what its runs leave behind."""
 
 from __future__ import annotations
 
@@ -8,30 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from signwise.training import Options, Recipe, recipe
+from signwise.training import Options
 from signwise.training.run_folder import read_records
 
 SmallOptions = Callable[..., Options]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """More threads are slower on networks of this size, and the machine has other work."""
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def digits(synthetic_data: Callable[..., Path]) -> Path:
-    """A folder with 200 training and 100 test images in MNIST's layout."""
-    return synthetic_data("mnist", train=200, test=100)
-
-
-@pytest.fixture(scope="session")
-def small() -> Recipe:
-    """LeNet5 for 40 steps."""
-    return recipe("lenet5-mnist").changed(epochs=4, batch_size=20)
 
 
 @pytest.fixture
