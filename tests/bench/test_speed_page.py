@@ -50,7 +50,7 @@ def test_every_time_is_shown_with_its_ratio_to_ours(page: ModuleType) -> None:
     assert "| MNN | float32 | 60 ms (1.50 ×) | 8.6 MB | 1.4 MB |" in shown
     # Without ours beside it there is nothing to divide by.
     assert "| MNN | int8 | 50 ms | 8.6 MB | 1.4 MB |" in shown
-    assert "- a note." in shown and "- openvino int8 is missing: it crashed here." in shown
+    assert "- a note." in shown and "- OpenVINO int8 is missing; it says: it crashed here." in shown
 
 
 def test_the_origin_names_machine_date_and_versions(page: ModuleType) -> None:
