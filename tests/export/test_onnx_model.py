@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 from signwise.errors import SignwiseError
@@ -18,8 +20,7 @@ INT8 = ops.Quantized(type="int8", scale=0.125)
 
 
 def answers(program: Program, examples: np.ndarray) -> np.ndarray:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx").checker.check_model(to_onnx(program), full_check=True)
+    onnx.checker.check_model(to_onnx(program), full_check=True)
     session = onnxruntime.InferenceSession(to_onnx(program), providers=["CPUExecutionProvider"])
     return session.run(["output"], {"input": examples})[0]
 
@@ -116,7 +117,6 @@ def test_the_kinds_tried_here_are_all_that_there_are() -> None:
 
 
 def test_the_batch_is_symbolic_and_the_text_about_the_network_goes_along() -> None:
-    onnx = pytest.importorskip("onnx")
     program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1, about={"dataset": "mnist"})
     model = onnx.load_from_string(to_onnx(program))
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
