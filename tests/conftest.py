@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import os
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from signwise.training import Recipe
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 SyntheticData = Callable[..., Path]
 
@@ -77,6 +80,21 @@ def real_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_sums() -> Callable[[Path], None]:
     """``write_sums(folder)`` lists the files of a folder in its SHA256SUMS, as sha256sum does."""
     return _write_sums
+
+
+@pytest.fixture(scope="session")
+def benchmark_script() -> Callable[[str], ModuleType]:
+    """``benchmark_script(name)`` imports a script of ``benchmarks/``, which is no package."""
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 def _write_sums(folder: Path) -> None:

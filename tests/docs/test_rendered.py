@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,13 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def render() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("render", ROOT / "benchmarks" / "render.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["render"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+def render(benchmark_script: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmark_script("render")
 
 
 def network(**milliseconds: float) -> dict[str, Any]:
