@@ -5,7 +5,7 @@
 A look-up of five weights is one vector load, and a core loads two vectors a cycle: that is the limit. For 8 bits on
 CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each. Each layer is timed on its own,
 best of many; the shares of its phases come from separate runs with a stop-watch, which slows them a little. The clock
-is measured beside each layer, since it depends on the load of the whole machine.
+is measured before and after each layer, since it depends on the load of the whole machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def best(run: Callable[[], object], seconds: float) -> float:
 def clock(library: Any) -> float:
     """Cycles a second of this core, now."""
     cycles = 200_000
-    return cycles / best(lambda: library.signwise_spin(cycles), 0.02)
+    return cycles / best(lambda: library.signwise_spin(cycles), 0.2)
 
 
 def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict[str, Any]:
@@ -100,6 +100,7 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
     images = np.random.default_rng(1).standard_normal((1, *model.program.input_shape)).astype(np.float32)
     answers = np.empty((1, *model.program.output_shape), np.float32)
 
+    hertz = clock(library)
     profile = np.full((2, 5), np.inf)  # (operations, phases and the total)
     end = time.perf_counter() + seconds / 2
     while time.perf_counter() < end:
@@ -108,7 +109,7 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
         profile = np.where(once[:, 4:] < profile[:, 4:], once, profile)
     whole = best(lambda: lowered.run(images, answers), seconds / 2)
     shortest = min(whole - profile[0, 4], profile[1, 4])
-    hertz = clock(library)
+    hertz = max(hertz, clock(library))
     if eight_bits and isa == "avx512vnni":
         additions_an_instruction = VECTOR_BYTES[isa]
     else:
