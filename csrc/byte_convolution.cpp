@@ -11,14 +11,6 @@ constexpr int64_t kVectorRuns = 8;     // runs whose sums are finished as one ve
 constexpr int64_t kPartVectors = 4;    // vectors between two calls of the epilogue: few enough for the first cache
 constexpr int64_t kRunsTogether = 3;
 
-int64_t padded_rows(const ConvolutionShape& shape) {
-    return (shape.out_height() - 1) * shape.stride_height + (shape.kernel_height - 1) * shape.dilation_height + 1;
-}
-
-int64_t padded_width(const ConvolutionShape& shape) {
-    return (shape.out_width() - 1) * shape.stride_width + (shape.kernel_width - 1) * shape.dilation_width + 1;
-}
-
 }  // namespace
 
 bool ByteConvolution::suits(const ConvolutionShape& shape, const Kernels& kernels) {
@@ -26,7 +18,7 @@ bool ByteConvolution::suits(const ConvolutionShape& shape, const Kernels& kernel
     const auto fills = [](int64_t count, int64_t block) { return 2 * round_up(count, block) <= 3 * count; };
     return kernels.bytes != nullptr && shape.stride_width <= 2 && fills(shape.out_width(), kRunPixels) &&
            fills(shape.group_filters(), kFilters) && fills(shape.group_channels(), kBlockChannels) &&
-           padded_rows(shape) * padded_width(shape) < std::numeric_limits<int32_t>::max() / 4;
+           shape.seen_height() * shape.seen_width() < std::numeric_limits<int32_t>::max() / 4;
 }
 
 int64_t ByteConvolution::blocks() const { return (shape_.group_channels() + kBlockChannels - 1) / kBlockChannels; }
@@ -36,8 +28,8 @@ int64_t ByteConvolution::filter_blocks() const { return (shape_.group_filters() 
 ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels)
     : shape_(shape),
       kernels_(&kernels),
-      rows_(padded_rows(shape)),
-      pitch_(padded_width(shape)),
+      rows_(shape.seen_height()),
+      pitch_(shape.seen_width()),
       zeros_(size_t(shape.out_channels), 0),
       no_channel_(size_t(shape.height * shape.width), 0) {
     for (int64_t y = 0; y < shape.kernel_height; ++y) {
@@ -55,9 +47,9 @@ ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* b
         int32_t sum = 0;
         for (int64_t i = 0; i < channels * taps; ++i) {
             const int64_t channel = i / taps, tap = i % taps, plane = channel % kBlockChannels / 4;
-            const uint8_t bit = (bits[filter * row_bytes + i / 8] >> (i % 8)) & 1;
+            const bool bit = bit_at(bits + filter * row_bytes, i);
             to[(channel / kBlockChannels * taps + tap) * block_bytes + channel % 4] |= uint8_t(bit << plane);
-            sum += bit != 0 ? 1 : -1;
+            sum += bit ? 1 : -1;
         }
         // The missing channels of the last block hold zeros, and their weights are -1.
         corrections_.push_back(int32_t(-128 * (sum - (blocks() * kBlockChannels - channels) * taps)));
@@ -78,15 +70,9 @@ const ByteConvolution::Plan& ByteConvolution::plan(int64_t images) const {
                 const int64_t index = int64_t(made->inputs.size()), row = y * shape_.stride_height * pitch_;
                 made->inputs.push_back(image * image_stride + (row + x * shape_.stride_width) * 4);
                 if (index % kVectorRuns == 0) made->run_starts.push_back(int32_t(made->runs.size()));
-                const Run run{int32_t(index % kVectorRuns * kRunPixels), int32_t(std::min(int64_t(kRunPixels), width - x)),
-                              image * shape_.out_channels * height * width + y * width + x};
-                const bool begun = int32_t(made->runs.size()) > made->run_starts.back();
-                if (begun && made->runs.back().lane + made->runs.back().length == run.lane &&
-                    made->runs.back().pixel + made->runs.back().length == run.pixel) {
-                    made->runs.back().length += run.length;
-                } else {
-                    made->runs.push_back(run);
-                }
+                add_run(made->runs, made->run_starts.back(),
+                        {int32_t(index % kVectorRuns * kRunPixels), int32_t(std::min(int64_t(kRunPixels), width - x)),
+                         image * shape_.out_channels * height * width + y * width + x});
             }
         }
     }

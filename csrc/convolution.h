@@ -21,6 +21,9 @@ struct View {
     float scale;
 };
 
+// A weight of a filter's row of bits.
+inline bool bit_at(const uint8_t* row, int64_t index) { return (row[index / 8] >> (index % 8)) & 1; }
+
 class Convolution {
   public:
     // Binary weights are rows of whole bytes, one row a filter, (channel, y, x) within, least significant bit first;

@@ -5,8 +5,6 @@
 namespace signwise {
 namespace {
 
-bool bit_at(const uint8_t* row, int64_t index) { return (row[index / 8] >> (index % 8)) & 1; }
-
 // Tables pay when enough channels share one and enough filters read it.
 bool tables_pay(const ConvolutionShape& shape) {
     return shape.group_channels() >= 3 && shape.group_filters() >= 20 && shape.taps() <= 128;

@@ -238,19 +238,22 @@ void add_runs(const ConvolutionShape& shape, const Grid& grid, Geometry& geometr
             const auto [image, row, column] = grid.pixel(vector, lane);
             if (column >= width || !grid.valid(vector, lane)) continue;
             const int64_t pixel = image * shape.out_channels * plane + row * width + column;
-            const bool begun = int32_t(geometry.runs.size()) > geometry.run_starts.back();
-            if (begun && geometry.runs.back().lane + geometry.runs.back().length == lane &&
-                geometry.runs.back().pixel + geometry.runs.back().length == pixel) {
-                ++geometry.runs.back().length;
-            } else {
-                geometry.runs.push_back({lane, 1, pixel});
-            }
+            add_run(geometry.runs, geometry.run_starts.back(), {lane, 1, pixel});
         }
     }
     geometry.run_starts.push_back(int32_t(geometry.runs.size()));
 }
 
 }  // namespace
+
+void add_run(std::vector<Run>& runs, int32_t first, const Run& added) {
+    if (int32_t(runs.size()) > first && runs.back().lane + runs.back().length == added.lane &&
+        runs.back().pixel + runs.back().length == added.pixel) {
+        runs.back().length += added.length;
+    } else {
+        runs.push_back(added);
+    }
+}
 
 Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs) {
     const Grid grid{images, shape.out_height(), grid_width(shape, images, lanes, costs), lanes};
@@ -260,7 +263,7 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
         int32_t& plane = plane_of_remainder[size_t(x * shape.dilation_width % shape.stride_width)];
         if (plane < 0) plane = planes++;
     }
-    rows = (shape.out_height() - 1) * shape.stride_height + (shape.kernel_height - 1) * shape.dilation_height + 1;
+    rows = shape.seen_height();
     pitch = grid.width + (shape.kernel_width - 1) * shape.dilation_width / shape.stride_width;
     image_stride = checked_product(checked_product(rows, pitch, "a padded image"), planes, "a padded image");
     channel_stride = checked_product(image_stride, images, "a padded channel");

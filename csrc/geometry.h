@@ -29,6 +29,9 @@ struct ConvolutionShape {
     int64_t out_width() const {
         return (width + left + right - dilation_width * (kernel_width - 1) - 1) / stride_width + 1;
     }
+    // What all windows together see, padding included.
+    int64_t seen_height() const { return (out_height() - 1) * stride_height + (kernel_height - 1) * dilation_height + 1; }
+    int64_t seen_width() const { return (out_width() - 1) * stride_width + (kernel_width - 1) * dilation_width + 1; }
     int64_t taps() const { return kernel_height * kernel_width; }
     int64_t group_channels() const { return in_channels / groups; }
     int64_t group_filters() const { return out_channels / groups; }
@@ -64,6 +67,9 @@ struct Pattern {
     std::vector<bool> nearby;       // [part]: whether the slots of the V vectors follow each other at every tap
     int64_t slot_count = 0;
 };
+
+// Adds lanes to those of the vector whose runs begin at `first`: to its last run if they continue it.
+void add_run(std::vector<Run>& runs, int32_t first, const Run& added);
 
 struct Geometry {
     Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs);
