@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "planes.h"
+
 namespace signwise {
 namespace {
 
@@ -92,19 +94,22 @@ void ByteConvolution::prepare(const Plan& plan, int64_t images, const View& inpu
     how.left = shape_.left;
     how.rows = rows_;
     how.pitch = pitch_;
-    work.each(count, count * plan.group_stride / 64, [&](int64_t index, int) {
+    const auto pad = [&](int64_t index, int64_t image, int64_t first_row, int64_t end_row) {
         const int64_t group = index / group_planes, first = index % group_planes * 4;
-        for (int64_t image = 0; image < images; ++image) {
-            const uint8_t* four[4];
-            for (int64_t i = 0; i < 4; ++i) {
-                const int64_t channel = image * shape_.in_channels + group * channels + first + i;
-                four[i] = first + i < channels ? static_cast<const uint8_t*>(input.data) + channel * pixels
-                                               : no_channel_.data();
-            }
-            char* to = planes + index * plan.group_stride + image * rows_ * pitch_ * 4;
-            kernels_->bytes->interleave(how, four, reinterpret_cast<uint32_t*>(to));
+        const uint8_t* four[4];
+        for (int64_t i = 0; i < 4; ++i) {
+            const int64_t channel = image * shape_.in_channels + group * channels + first + i;
+            four[i] = first + i < channels ? static_cast<const uint8_t*>(input.data) + channel * pixels
+                                           : no_channel_.data();
         }
-    });
+        char* to = planes + index * plan.group_stride + image * rows_ * pitch_ * 4;
+        Padding some = how;
+        some.first = first_row;
+        some.end = end_row;
+        kernels_->bytes->interleave(some, four, reinterpret_cast<uint32_t*>(to));
+    };
+    const bool by_rows = int64_t(plan.run_starts.size()) > kPartVectors;
+    each_padded(work, count, images, rows_, count * plan.group_stride / 64, by_rows, pad);
 }
 
 void ByteConvolution::run_part(const Plan& plan, int64_t group, int64_t filter_block, int64_t first_vector,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "planes.h"
+
 namespace signwise {
 namespace {
 
@@ -45,26 +47,23 @@ const VectorKernels& Convolution::vectors(int64_t images) const {
     return kernels_->vectors[width_index(shape_, images, *kernels_, element_bytes())];
 }
 
-const Geometry& Convolution::geometry(int64_t images) const {
+const Geometry& Convolution::geometry(int64_t images, int threads) const {
     const std::lock_guard<std::mutex> lock(cache_->mutex);
-    std::unique_ptr<const Geometry>& found = cache_->geometries[images];
+    std::unique_ptr<const Geometry>& found = cache_->geometries[{images, threads}];
     if (!found) {
         const int bytes = vectors(images).bytes;
-        found = std::make_unique<const Geometry>(shape_, images, bytes / int(element_bytes()), bytes, costs());
+        found = std::make_unique<const Geometry>(shape_, images, bytes / int(element_bytes()), bytes, costs(), threads);
     }
     return *found;
 }
 
-int64_t Convolution::shared_bytes(int64_t images) const {
-    const Geometry& plan = geometry(images);
+int64_t Convolution::shared_bytes(const Geometry& plan) const {
     const int64_t elements = checked_product(padded_channels(), plan.channel_stride, "a padded input");
     return (elements + Geometry::kSlack) * element_bytes();
 }
 
-int64_t Convolution::own_bytes(int64_t images) const {
-    const Geometry& plan = geometry(images);
-    const int64_t vector = vectors(images).bytes;
-    const int64_t filters = round_up(shape_.group_filters(), kFilterTile);
+int64_t Convolution::own_bytes(const Geometry& plan, const VectorKernels& vectors) const {
+    const int64_t vector = vectors.bytes, filters = part_of_filters(shape_, plan.filter_parts);
     const int64_t sum_bytes = integer_ ? 3 * vector : vector;  // int16 sums and, twice as wide, int32 ones
     const int64_t slot = (tables() ? kRows : 1) * vector;
     return checked_product(plan.block * plan.slots, slot, "a tile") + 8 * kGroup * vector +
@@ -76,8 +75,6 @@ void Convolution::prepare(const Geometry& plan, int64_t images, const View& inpu
     const int64_t channels = shape_.group_channels(), padded = round_up(channels, slot_channels());
     const int64_t element = element_bytes(), size = input.type == Type::float32 ? 4 : 1;
     const int32_t zero = integer_ && input.type == Type::uint8 ? 128 : 0;
-    const Padding how{input.type, input.scale, zero, shape_.height, shape_.width, shape_.top, shape_.left, plan.rows,
-                      plan.pitch, shape_.stride_width, plan.plane_of_remainder.data(), plan.planes};
     // Images of one pixel are the rows of a matrix, and this turns it around.
     if (plan.channel_stride == images && shape_.height * shape_.width * shape_.groups == 1 && !integer_ &&
         input.type == Type::float32) {
@@ -94,23 +91,28 @@ void Convolution::prepare(const Geometry& plan, int64_t images, const View& inpu
         }
         return;
     }
-    work.each(padded_channels(), padded_channels() * plan.channel_stride / 8, [&](int64_t index, int) {
+    const Padding whole{input.type, input.scale, zero, shape_.height, shape_.width, shape_.top, shape_.left, plan.rows,
+                        plan.pitch, 0, plan.rows, shape_.stride_width, plan.plane_of_remainder.data(), plan.planes};
+    const auto pad = [&](int64_t index, int64_t image, int64_t first, int64_t end) {
         const int64_t group = index / padded, within = index % padded;
-        char* to = planes + index * plan.channel_stride * element;
+        char* to = planes + (index * plan.channel_stride + image * plan.image_stride) * element;
         if (within >= channels) {
-            std::memset(to, 0, size_t(plan.channel_stride * element));
+            if (first == 0) std::memset(to, 0, size_t(plan.image_stride * element));
             return;
         }
-        for (int64_t image = 0; image < images; ++image, to += plan.image_stride * element) {
-            const int64_t channel = image * shape_.in_channels + group * channels + within;
-            const char* from = static_cast<const char*>(input.data) + channel * shape_.height * shape_.width * size;
-            if (integer_) {
-                kernels_->pad_int(how, from, reinterpret_cast<int16_t*>(to));
-            } else {
-                kernels_->pad_float(how, from, reinterpret_cast<float*>(to));
-            }
+        const int64_t channel = image * shape_.in_channels + group * channels + within;
+        const char* from = static_cast<const char*>(input.data) + channel * shape_.height * shape_.width * size;
+        Padding how = whole;
+        how.first = first;
+        how.end = end;
+        if (integer_) {
+            kernels_->pad_int(how, from, reinterpret_cast<int16_t*>(to));
+        } else {
+            kernels_->pad_float(how, from, reinterpret_cast<float*>(to));
         }
-    });
+    };
+    const int64_t count = padded_channels();
+    each_padded(work, count, images, plan.rows, count * plan.channel_stride / 8, plan.filter_parts == 1, pad);
 }
 
 void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, const Tile& tile, int64_t group,
@@ -232,10 +234,11 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
 }
 
 void Convolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
-    const Geometry& plan = geometry(images);
+    const int64_t cycles = shape_.macs() * images / 64;
+    const Geometry& plan = geometry(images, work.threads(cycles));
     const VectorKernels& kernels = vectors(images);
-    char* planes = work.shared.reserve(shared_bytes(images));
-    const int64_t own = own_bytes(images);
+    char* planes = work.shared.reserve(shared_bytes(plan));
+    const int64_t own = own_bytes(plan, kernels);
     for (Buffer& buffer : work.own) buffer.reserve(own);
 
     // Integer sums saw q - 128 for unsigned inputs; signed ones need no correction, but the pointer says "integer".
@@ -248,14 +251,9 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
         prepare(plan, images, input, planes, work);
     }
 
-    // Tiles are independent; where they do not divide among the threads, so are the filters, which then each build the
-    // tables again.
+    // Tiles are independent, and so are the filters.
     const int64_t filters = shape_.group_filters(), tiles = int64_t(plan.tiles.size()) * shape_.groups;
-    const int64_t cycles = shape_.macs() * images / 64;
-    const int threads = work.threads(cycles);
-    const bool divides = tiles % threads == 0 || tiles >= 8 * threads;
-    const int64_t chunk = divides ? filters : round_up((filters + threads - 1) / threads, kFilterTile);
-    const int64_t chunks = (filters + chunk - 1) / chunk;
+    const int64_t chunk = part_of_filters(shape_, plan.filter_parts), chunks = (filters + chunk - 1) / chunk;
     work.each(tiles * chunks, cycles, [&](int64_t index, int thread) {
         const int64_t first = index % chunks * chunk;
         run_tile(plan, kernels, plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups,

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "geometry.h"
@@ -36,16 +37,15 @@ class Convolution {
     // `finish` needs no correction, factor or filter_stride from the caller.
     void run(int64_t images, const View& input, Finish finish, Work& work) const;
 
-    // Scratch of one thread and of all together, in bytes.
-    int64_t own_bytes(int64_t images) const;
-    int64_t shared_bytes(int64_t images) const;
-
     int64_t weight_bytes() const;
 
   private:
     Convolution(const ConvolutionShape& shape, bool integer, const Kernels& kernels);
 
-    const Geometry& geometry(int64_t images) const;
+    const Geometry& geometry(int64_t images, int threads) const;
+    // Scratch of one thread and of all together, in bytes.
+    int64_t own_bytes(const Geometry& geometry, const VectorKernels& vectors) const;
+    int64_t shared_bytes(const Geometry& geometry) const;
     const VectorKernels& vectors(int64_t images) const;
     Costs costs() const;
     bool tables() const { return !words_.empty(); }
@@ -69,7 +69,7 @@ class Convolution {
 
     struct Cache {
         std::mutex mutex;
-        std::map<int64_t, std::unique_ptr<const Geometry>> geometries;
+        std::map<std::pair<int64_t, int>, std::unique_ptr<const Geometry>> geometries;
     };
     std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
 };

@@ -191,38 +191,42 @@ constexpr int64_t kLargestPattern = 2048;
 
 struct Choice {
     int log_tile;
-    int64_t tile_vectors, block;
+    int64_t tile_vectors, block, filter_parts;
 };
 
-// The cheapest of a few hundred ways to cut the work, by the cost of one vector and one group of channels.
+// The cheapest of a few hundred ways to cut the work, by the time until the last thread is done, for one group of channels.
 Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pieces, int vector_bytes,
-              const Costs& costs) {
+              const Costs& costs, int threads) {
     const int64_t vectors = planner.grid.vectors();
     const int64_t groups = (shape.group_channels() + costs.channels - 1) / costs.channels;
-    const double filters = double(shape.group_filters()), taps = double(shape.taps());
-    Choice best{0, 1, 1};
+    const double taps = double(shape.taps());
+    Choice best{0, 1, 1, 1};
     double least = std::numeric_limits<double>::infinity();
     for (int log_tile = 0; log_tile < 3; ++log_tile) {
         const int64_t together = int64_t(1) << log_tile;
         if (costs.lookup[log_tile] == 0 || (log_tile > 0 && together >= 2 * vectors)) continue;
         for (int64_t tile = together; tile <= 16 && (tile == together || tile < 2 * vectors); tile *= 2) {
             if (tile > 1 && tile * shape.taps() > kLargestPattern) break;
-            const Planner::Parts parts = planner.parts(0, std::min(tile, vectors), together);
+            const Planner::Parts planned = planner.parts(0, std::min(tile, vectors), together);
             const double copies = pieces > 1 ? double(pieces * costs.channels) * costs.piece : 0;
-            const double build = double(parts.built) * (costs.build + copies) / double(tile);
-            const double waste = double(round_up(vectors, tile)) / double(vectors);
+            const double build = double(planned.built) * (costs.build + copies);
+            const int64_t tiles = (vectors + tile - 1) / tile * shape.groups;
             for (int64_t block = 1; block <= std::min<int64_t>(groups, 64); ++block) {
-                const int64_t slot_bytes = block * parts.slots * costs.slot_vectors * vector_bytes;
+                const int64_t slot_bytes = block * planned.slots * costs.slot_vectors * vector_bytes;
                 const int64_t sum_bytes = tile * planner.grid.lanes * costs.sum_bytes * shape.group_filters();
                 if (block > 1 && slot_bytes > costs.cache_bytes) break;
                 const double excess = double(slot_bytes + sum_bytes) / double(costs.cache_bytes) - 1;
                 const double slower = 1 + std::min(0.2 * std::max(excess, 0.0), 1.0);
                 const double blocks = double((groups + block - 1) / block) / double(groups);
-                const double cost =
-                    waste * (build * slower + filters * (taps * costs.lookup[log_tile] * slower + costs.spill * blocks));
-                if (cost < least) {
-                    least = cost;
-                    best = {log_tile, tile, block};
+                const double sum = double(tile) * (taps * costs.lookup[log_tile] * slower + costs.spill * blocks);
+                for (const int64_t parts : {1, threads}) {
+                    const int64_t rounds = (tiles * parts + threads - 1) / threads;
+                    const double part_filters = double(part_of_filters(shape, parts));
+                    const double cost = double(rounds) * (build * slower + part_filters * sum);
+                    if (cost < least) {
+                        least = cost;
+                        best = {log_tile, tile, block, parts};
+                    }
                 }
             }
         }
@@ -246,6 +250,10 @@ void add_runs(const ConvolutionShape& shape, const Grid& grid, Geometry& geometr
 
 }  // namespace
 
+int64_t part_of_filters(const ConvolutionShape& shape, int64_t parts) {
+    return round_up((shape.group_filters() + parts - 1) / parts, kFilterTile);
+}
+
 void add_run(std::vector<Run>& runs, int32_t first, const Run& added) {
     if (int32_t(runs.size()) > first && runs.back().lane + runs.back().length == added.lane &&
         runs.back().pixel + runs.back().length == added.pixel) {
@@ -255,7 +263,8 @@ void add_run(std::vector<Run>& runs, int32_t first, const Run& added) {
     }
 }
 
-Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs) {
+Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs,
+                   int threads) {
     const Grid grid{images, shape.out_height(), grid_width(shape, images, lanes, costs), lanes};
     plane_of_remainder.assign(size_t(shape.stride_width), -1);
     planes = 0;
@@ -273,10 +282,11 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
     const Planner planner(shape, grid, *this);
     const int64_t length = planner.piece_length();
     pieces = lanes / length;
-    const Choice choice = choose(planner, shape, pieces, vector_bytes, costs);
+    const Choice choice = choose(planner, shape, pieces, vector_bytes, costs, threads);
     log_tile = choice.log_tile;
     tile_vectors = choice.tile_vectors;
     block = choice.block;
+    filter_parts = choice.filter_parts;
     slots = 0;
 
     const int64_t together = int64_t(1) << log_tile;
@@ -319,6 +329,7 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
         slots = std::max(slots, slot_count);
         patterns.push_back(std::move(pattern));
     }
+    std::sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.base < b.base; });
     add_runs(shape, grid, *this);
 }
 

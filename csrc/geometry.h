@@ -68,11 +68,15 @@ struct Pattern {
     int64_t slot_count = 0;
 };
 
+// How many filters of a group belong to one of so many parts: whole tiles of kFilterTile.
+int64_t part_of_filters(const ConvolutionShape& shape, int64_t parts);
+
 // Adds lanes to those of the vector whose runs begin at `first`: to its last run if they continue it.
 void add_run(std::vector<Run>& runs, int32_t first, const Run& added);
 
 struct Geometry {
-    Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs);
+    // For so many threads that share the work.
+    Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs, int threads);
 
     // The padded planes: [channel][image][remainder of the column][row][column].
     int64_t rows, pitch, image_stride, channel_stride;
@@ -85,8 +89,10 @@ struct Geometry {
     int64_t tile_vectors;       // U, a multiple of V, that share the tables
     int64_t block;              // groups of channels whose tables are kept at once
     int64_t slots;              // a group of channels needs, in any pattern
+    int64_t filter_parts;       // that work on a tile on their own, each with its own tables: more than 1 where there are
+                                // too few tiles for all threads
     std::vector<Pattern> patterns;
-    std::vector<Tile> tiles;
+    std::vector<Tile> tiles;          // from the first row of the first image to the last row of the last
     std::vector<int32_t> run_starts;  // [vectors + 1]
     std::vector<Run> runs;
 

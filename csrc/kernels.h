@@ -56,9 +56,14 @@ struct Padding {
     int64_t height, width;    // of the image
     int64_t top, left;
     int64_t rows, pitch;      // of a plane
+    int64_t first, end;       // the rows of a plane that are to be written
     int64_t stride;
     const int32_t* planes;    // [stride], -1 for columns that nobody reads
     int32_t plane_count;
+
+    // The rows of the image that come to lie in these.
+    int64_t first_y() const { return first > top ? first - top : 0; }
+    int64_t end_y() const { return end - top < height ? end - top : height; }
 };
 
 // A window that slides over one channel; maximum, or sum (the caller divides).

@@ -35,7 +35,7 @@ bool spin(const Ready& ready) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : parts_(size_t(threads)) {
     for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
 }
 
@@ -61,7 +61,12 @@ ThreadPool& ThreadPool::of(int threads) {
 
 void ThreadPool::take(int thread) {
     try {
-        for (int64_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) (*body_)(i, thread);
+        for (size_t i = 0; i < parts_.size(); ++i) {
+            Part& part = parts_[(size_t(thread) + i) % parts_.size()];
+            for (int64_t index = part.next.fetch_add(1); index < part.end; index = part.next.fetch_add(1)) {
+                (*body_)(index, thread);
+            }
+        }
     } catch (...) {
         const std::lock_guard<std::mutex> lock(sleep_);
         if (!error_) error_ = std::current_exception();
@@ -88,9 +93,12 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
         return;
     }
     body_ = &body;
-    count_ = count;
     error_ = nullptr;
-    next_ = 0;
+    const int64_t threads = int64_t(parts_.size());
+    for (int64_t thread = 0; thread < threads; ++thread) {
+        parts_[size_t(thread)].next = count * thread / threads;
+        parts_[size_t(thread)].end = count * (thread + 1) / threads;
+    }
     busy_ = int(workers_.size());
     {
         const std::lock_guard<std::mutex> lock(sleep_);

@@ -80,11 +80,11 @@ void byte_sums(const ByteLayer& layer, const uint8_t* const* inputs, const uint8
 // Four channels of one image, side by side in every pixel of a padded plane.
 void interleave(const Padding& how, const uint8_t* const* channels, uint32_t* to) {
     const uint32_t flip = uint32_t(how.zero) * 0x01010101u;
-    for (int64_t i = 0; i < how.rows * how.pitch; ++i) to[i] = flip;
-    const int64_t height = how.height < how.rows - how.top ? how.height : how.rows - how.top;
+    for (int64_t i = how.first * how.pitch; i < how.end * how.pitch; ++i) to[i] = flip;
     const int64_t width = how.width < how.pitch - how.left ? how.width : how.pitch - how.left;
-    const uint8_t *a = channels[0], *b = channels[1], *c = channels[2], *d = channels[3];
-    for (int64_t y = 0; y < height; ++y, a += how.width, b += how.width, c += how.width, d += how.width) {
+    for (int64_t y = how.first_y(); y < how.end_y(); ++y) {
+        const uint8_t *a = channels[0] + y * how.width, *b = channels[1] + y * how.width;
+        const uint8_t *c = channels[2] + y * how.width, *d = channels[3] + y * how.width;
         uint32_t* __restrict row = to + (y + how.top) * how.pitch + how.left;
         for (int64_t x = 0; x < width; ++x) {
             row[x] = (uint32_t(a[x]) | uint32_t(b[x]) << 8 | uint32_t(c[x]) << 16 | uint32_t(d[x]) << 24) ^ flip;

@@ -86,11 +86,13 @@ inline void copy_row(const From* __restrict from, To* __restrict to, int64_t cou
 template <class From, class To, class Convert>
 void pad_rows(const Padding& how, const From* from, To* to, To padding, Convert convert) {
     const int64_t plane = how.rows * how.pitch;
-    const int64_t used_rows = how.height < how.rows - how.top ? how.height : how.rows - how.top;
     const bool both = how.stride == 2 && how.planes[0] >= 0 && how.planes[1] >= 0 &&
                       (how.left + how.width + 1) / 2 <= how.pitch;
-    for (int64_t i = 0, count = plane * how.plane_count; i < count; ++i) to[i] = padding;
-    for (int64_t y = 0; y < used_rows; ++y, from += how.width) {
+    for (int32_t i = 0; i < how.plane_count; ++i) {
+        for (int64_t at = how.first * how.pitch; at < how.end * how.pitch; ++at) to[i * plane + at] = padding;
+    }
+    from += how.first_y() * how.width;
+    for (int64_t y = how.first_y(); y < how.end_y(); ++y, from += how.width) {
         To* row = to + (y + how.top) * how.pitch;
         if (how.stride == 1) {
             const int64_t room = how.pitch - how.left;
