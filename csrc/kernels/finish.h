@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <type_traits>
+
 #include "../kernels.h"
 #include "bytes.h"
 #include "vector.h"
@@ -69,93 +71,108 @@ void add(const float* left, const float* right, bool relu, float* to, int64_t co
     }
 }
 
-template <class R>
-inline void add_residual(const R* residual, float scale, float* y, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) y[i] += sizeof(R) == 4 ? float(residual[i]) : float(residual[i]) * scale;
+// What happens to the sums of one filter, in units of the output: y = scale * sum + bias + residual_scale * residual, then
+// ReLU and rounding. R is None where nothing is added.
+struct None {};
+
+template <class R, class Q>
+struct Steps {
+    float scale, bias, residual_scale;
+    bool relu;
+    const R* residual;
+    Q* output;
+};
+
+// Calls body with the steps of `what` but for scale and bias, the types of its residual and output being known: a choice
+// between them for every vector would take as long as the vector.
+template <class Body>
+inline void with_steps(const Finish& what, const Body& body) {
+    const auto with_output = [&](auto* output) {
+        const auto with_residual = [&](auto* residual, float scale) {
+            using R = std::remove_pointer_t<decltype(residual)>;
+            using Q = std::remove_pointer_t<decltype(output)>;
+            const float units = 1.0f / what.output_scale;
+            body(Steps<R, Q>{units, 0.0f, scale * units, what.relu != 0, static_cast<const R*>(what.residual), output});
+        };
+        if (what.residual == nullptr) {
+            with_residual(static_cast<None*>(nullptr), 0.0f);
+        } else if (what.residual_type == Type::float32) {
+            with_residual(static_cast<float*>(nullptr), 1.0f);
+        } else if (what.residual_type == Type::uint8) {
+            with_residual(static_cast<uint8_t*>(nullptr), what.residual_scale);
+        } else {
+            with_residual(static_cast<int8_t*>(nullptr), what.residual_scale);
+        }
+    };
+    if (what.output_type == Type::float32) {
+        with_output(static_cast<float*>(what.output));
+    } else if (what.output_type == Type::uint8) {
+        with_output(static_cast<uint8_t*>(what.output));
+    } else {
+        with_output(static_cast<int8_t*>(what.output));
+    }
 }
 
-// Any number of pixels of one filter, `y` being the sums.
-inline void finish_run(const Finish& what, float* y, float scale, float bias, int64_t at, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) y[i] = scale * y[i] + bias;
-    if (what.residual != nullptr) {
-        if (what.residual_type == Type::float32) {
-            add_residual(static_cast<const float*>(what.residual) + at, 1.0f, y, count);
-        } else if (what.residual_type == Type::uint8) {
-            add_residual(static_cast<const uint8_t*>(what.residual) + at, what.residual_scale, y, count);
+// Any number of neighbouring pixels, the first at `at`.
+template <class R, class Q>
+__attribute__((noinline)) void finish_run(const Steps<R, Q>& steps, const float* sums, int64_t at, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+        float y = sums[i] * steps.scale + steps.bias;
+        if constexpr (!std::is_same_v<R, None>) y += float(steps.residual[at + i]) * steps.residual_scale;
+        if (steps.relu) y = y < 0.0f ? 0.0f : y;
+        if constexpr (sizeof(Q) == 4) {
+            steps.output[at + i] = y;
         } else {
-            add_residual(static_cast<const int8_t*>(what.residual) + at, what.residual_scale, y, count);
+            steps.output[at + i] = quantize<Q>(y, 1.0f);
         }
     }
-    if (what.relu) {
-        for (int64_t i = 0; i < count; ++i) y[i] = y[i] < 0.0f ? 0.0f : y[i];
-    }
-    const float inverse = 1.0f / what.output_scale;
-    if (what.output_type == Type::float32) {
-        float* to = static_cast<float*>(what.output) + at;
-        for (int64_t i = 0; i < count; ++i) to[i] = y[i];
-    } else if (what.output_type == Type::uint8) {
-        uint8_t* to = static_cast<uint8_t*>(what.output) + at;
-        for (int64_t i = 0; i < count; ++i) to[i] = quantize<uint8_t>(y[i], inverse);
-    } else {
-        int8_t* to = static_cast<int8_t*>(what.output) + at;
-        for (int64_t i = 0; i < count; ++i) to[i] = quantize<int8_t>(y[i], inverse);
-    }
 }
 
 template <class Q, int Bytes>
-inline Vector<float, Bytes> dequantize_vector(const void* from, float scale) {
-    return __builtin_convertvector(load_bytes<Q, Bytes>(from), Vector<float, Bytes>) * scale;
-}
-
-template <class Q, int Bytes>
-inline void quantize_vector(Vector<float, Bytes> y, float inverse, void* to) {
+inline void quantize_vector(Vector<float, Bytes> y, Q* to) {
     using V = Vector<float, Bytes>;
     const V lowest = V{} + (Q(-1) < Q(0) ? -128.0f : 0.0f), highest = lowest + 255.0f, magic = V{} + kRounder;
-    y = smaller<Bytes>(larger<Bytes>(y * inverse, lowest), highest);
+    y = smaller<Bytes>(larger<Bytes>(y, lowest), highest);
     // What the addition leaves in the lowest bits is the rounded number.
     using Bits = Vector<int32_t, Bytes>;
     store_bytes<Q, Bytes>((Bits)(y + magic) - (Bits)magic, to);
 }
 
 // One vector of floats, all of whose lanes go to neighbouring pixels: what nearly all of the work is.
-template <int Bytes>
-inline void finish_vector(const Finish& what, Vector<float, Bytes> y, float scale, float bias, float inverse,
-                          int64_t at) {
+template <int Bytes, class R, class Q>
+inline void finish_vector(const Steps<R, Q>& steps, Vector<float, Bytes> y, int64_t at) {
     using V = Vector<float, Bytes>;
-    y = y * scale + bias;
-    if (what.residual != nullptr) {
-        if (what.residual_type == Type::float32) {
-            y += load<float, Bytes>(static_cast<const float*>(what.residual) + at);
-        } else if (what.residual_type == Type::uint8) {
-            y += dequantize_vector<uint8_t, Bytes>(static_cast<const uint8_t*>(what.residual) + at, what.residual_scale);
-        } else {
-            y += dequantize_vector<int8_t, Bytes>(static_cast<const int8_t*>(what.residual) + at, what.residual_scale);
-        }
+    y = y * steps.scale + steps.bias;
+    if constexpr (std::is_same_v<R, float>) {
+        y += load<float, Bytes>(steps.residual + at) * steps.residual_scale;
+    } else if constexpr (!std::is_same_v<R, None>) {
+        y += __builtin_convertvector(load_bytes<R, Bytes>(steps.residual + at), V) * steps.residual_scale;
     }
-    if (what.relu && what.output_type != Type::uint8) y = larger<Bytes>(V{}, y);
-    if (what.output_type == Type::float32) {
-        store<float, Bytes>(static_cast<float*>(what.output) + at, y);
-    } else if (what.output_type == Type::uint8) {
-        quantize_vector<uint8_t, Bytes>(y, inverse, static_cast<uint8_t*>(what.output) + at);
+    if constexpr (std::is_same_v<Q, uint8_t>) {  // whose lowest value is 0
+        quantize_vector<Q, Bytes>(y, steps.output + at);
     } else {
-        quantize_vector<int8_t, Bytes>(y, inverse, static_cast<int8_t*>(what.output) + at);
+        if (steps.relu) y = larger<Bytes>(V{}, y);
+        if constexpr (sizeof(Q) == 4) {
+            store<float, Bytes>(steps.output + at, y);
+        } else {
+            quantize_vector<Q, Bytes>(y, steps.output + at);
+        }
     }
 }
 
-template <int Bytes>
-void finish(const Finish& what_, const void* sums, int64_t together, int64_t first_filter, int64_t filters, int64_t vectors,
-            const int32_t* run_starts, const Run* runs) {
+template <int Bytes, class R, class Q>
+void finish_as(Steps<R, Q> steps, const Finish& what, const void* sums, int64_t together, int64_t first_filter,
+               int64_t filters, int64_t vectors, const int32_t* run_starts, const Run* runs) {
     using V = Vector<float, Bytes>;
     constexpr int width = Bytes / 4;
-    const Finish what = what_;  // a copy that the stores below cannot change
+    const float units = steps.scale;
     const bool integer = what.correction != nullptr;
-    const float inverse = 1.0f / what.output_scale;
     const int lanes = integer ? 2 * width : width;
     const int64_t parts = (vectors + together - 1) / together;
     for (int64_t i = 0; i < filters; ++i) {
         const int64_t filter = first_filter + i, plane = filter * what.filter_stride;
-        const float scale = what.scale != nullptr ? what.scale[filter] : 1.0f;
-        const float bias = what.bias != nullptr ? what.bias[filter] : 0.0f;
+        steps.scale = (what.scale != nullptr ? what.scale[filter] : 1.0f) * what.factor * units;
+        steps.bias = (what.bias != nullptr ? what.bias[filter] : 0.0f) * units;
         const int32_t correction = integer ? what.correction[filter] : 0;
         for (int64_t part = 0, vector = 0; part < parts; ++part) {
             const int64_t place = ((i / kFilterTile * parts + part) * kFilterTile + i % kFilterTile) * together;
@@ -164,8 +181,8 @@ void finish(const Finish& what_, const void* sums, int64_t together, int64_t fir
                 V y[2];
                 if (integer) {
                     const auto* both = reinterpret_cast<const Vector<int32_t, Bytes>*>(sum);
-                    y[0] = __builtin_convertvector(both[0] + correction, V) * what.factor;
-                    y[1] = __builtin_convertvector(both[1] + correction, V) * what.factor;
+                    y[0] = __builtin_convertvector(both[0] + correction, V);
+                    y[1] = __builtin_convertvector(both[1] + correction, V);
                 } else {
                     y[0] = *reinterpret_cast<const V*>(sum);
                     y[1] = V{};
@@ -173,18 +190,24 @@ void finish(const Finish& what_, const void* sums, int64_t together, int64_t fir
                 for (const Run* run = runs + run_starts[vector]; run != runs + run_starts[vector + 1]; ++run) {
                     const int64_t at = plane + run->pixel;
                     if (run->lane % width == 0 && run->length % width == 0) {
-                        const int first = run->lane / width;
-                        finish_vector<Bytes>(what, y[first], scale, bias, inverse, at);
-                        if (run->length > width) finish_vector<Bytes>(what, y[1], scale, bias, inverse, at + width);
+                        finish_vector<Bytes>(steps, y[run->lane / width], at);
+                        if (run->length > width) finish_vector<Bytes>(steps, y[1], at + width);
                         continue;
                     }
-                    float scattered[2 * width];
-                    std::memcpy(scattered, y, sizeof y);
-                    finish_run(what, scattered + run->lane, scale, bias, at, run->length);
+                    finish_run(steps, reinterpret_cast<const float*>(y) + run->lane, at, run->length);
                 }
             }
         }
     }
+}
+
+template <int Bytes>
+void finish(const Finish& what_, const void* sums, int64_t together, int64_t first_filter, int64_t filters, int64_t vectors,
+            const int32_t* run_starts, const Run* runs) {
+    const Finish what = what_;  // a copy that the stores cannot change
+    with_steps(what, [&](auto steps) {
+        finish_as<Bytes>(steps, what, sums, together, first_filter, filters, vectors, run_starts, runs);
+    });
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ void finish_row(const Finish& what, const float* sums, int64_t first, int64_t co
         if (what.bias != nullptr) {
             for (int64_t i = 0; i < length; ++i) y[i] += what.bias[begin + i];
         }
-        finish_run(what, y, 1.0f, 0.0f, begin, length);
+        with_steps(what, [&](auto steps) { finish_run(steps, y, begin, length); });
     }
 }
 
