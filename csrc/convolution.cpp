@@ -23,10 +23,6 @@ int64_t Convolution::weight_bytes() const {
     return int64_t(words_.size()) * 8 + int64_t(float_weights_.size()) * 4 + int64_t(int_weights_.size()) * 2;
 }
 
-int64_t Convolution::padded_channels() const {
-    return shape_.groups * round_up(shape_.group_channels(), slot_channels());
-}
-
 // Measured on AVX-512 and AVX2 machines; only the ratios matter.
 Costs Convolution::costs() const {
     Costs costs{};
@@ -52,14 +48,15 @@ const Geometry& Convolution::geometry(int64_t images, int threads) const {
     std::unique_ptr<const Geometry>& found = cache_->geometries[{images, threads}];
     if (!found) {
         const int bytes = vectors(images).bytes;
-        found = std::make_unique<const Geometry>(shape_, images, bytes / int(element_bytes()), bytes, costs(), threads);
+        const int lanes = bytes / int(element_bytes());
+        const bool plain = tables() && Geometry::suits_plain(shape_, images, lanes);
+        found = std::make_unique<const Geometry>(shape_, images, lanes, bytes, costs(), threads, plain);
     }
     return *found;
 }
 
 int64_t Convolution::shared_bytes(const Geometry& plan) const {
-    const int64_t elements = checked_product(padded_channels(), plan.channel_stride, "a padded input");
-    return (elements + Geometry::kSlack) * element_bytes();
+    return (plan.elements + 2 * Geometry::kSlack) * element_bytes();
 }
 
 int64_t Convolution::own_bytes(const Geometry& plan, const VectorKernels& vectors) const {
@@ -70,17 +67,33 @@ int64_t Convolution::own_bytes(const Geometry& plan, const VectorKernels& vector
            checked_product(filters, plan.tile_vectors * sum_bytes, "a tile");
 }
 
-// Copies the input into padded planes, converting it to the elements that the kernels work on.
-void Convolution::prepare(const Geometry& plan, int64_t images, const View& input, char* planes, Work& work) const {
+// Converts the input to the elements that the kernels work on.
+void Convolution::convert(const Geometry& plan, int64_t images, const View& input, char* to, Work& work) const {
+    const int64_t element = element_bytes(), size = input.type == Type::float32 ? 4 : 1;
+    const auto some_rows = [&](int64_t channel, int64_t image, int64_t first, int64_t end) {
+        const int64_t at = image * plan.image_stride + channel * plan.channel_stride + first * plan.pitch;
+        const int64_t count = (end - first) * plan.pitch;
+        const char* from = static_cast<const char*>(input.data) + at * size;
+        if (integer_) {
+            kernels_->to_int(from, input.type, zero_point(input), reinterpret_cast<int16_t*>(to + at * element), count);
+        } else {
+            kernels_->to_float(from, input.type, input.scale, reinterpret_cast<float*>(to + at * element), count);
+        }
+    };
+    each_padded(work, shape_.in_channels, images, plan.rows, plan.elements / 16, plan.filter_parts == 1, some_rows);
+}
+
+// The same, into padded planes.
+void Convolution::pad(const Geometry& plan, int64_t images, const View& input, char* planes, Work& work) const {
     const int64_t channels = shape_.group_channels(), padded = round_up(channels, slot_channels());
     const int64_t element = element_bytes(), size = input.type == Type::float32 ? 4 : 1;
-    const int32_t zero = integer_ && input.type == Type::uint8 ? 128 : 0;
+    const int32_t zero = zero_point(input);
     // Images of one pixel are the rows of a matrix, and this turns it around.
     if (plan.channel_stride == images && shape_.height * shape_.width * shape_.groups == 1 && !integer_ &&
         input.type == Type::float32) {
         const float* from = static_cast<const float*>(input.data);
         float* to = reinterpret_cast<float*>(planes);
-        std::memset(to, 0, size_t(padded_channels() * images) * 4);
+        std::memset(to, 0, size_t(plan.elements) * 4);
         for (int64_t first = 0; first < shape_.in_channels; first += 16) {
             const int64_t count = std::min<int64_t>(16, shape_.in_channels - first);
             for (int64_t image = 0; image < images; ++image) {
@@ -93,7 +106,7 @@ void Convolution::prepare(const Geometry& plan, int64_t images, const View& inpu
     }
     const Padding whole{input.type, input.scale, zero, shape_.height, shape_.width, shape_.top, shape_.left, plan.rows,
                         plan.pitch, 0, plan.rows, shape_.stride_width, plan.plane_of_remainder.data(), plan.planes};
-    const auto pad = [&](int64_t index, int64_t image, int64_t first, int64_t end) {
+    const auto some_rows = [&](int64_t index, int64_t image, int64_t first, int64_t end) {
         const int64_t group = index / padded, within = index % padded;
         char* to = planes + (index * plan.channel_stride + image * plan.image_stride) * element;
         if (within >= channels) {
@@ -111,13 +124,13 @@ void Convolution::prepare(const Geometry& plan, int64_t images, const View& inpu
             kernels_->pad_float(how, from, reinterpret_cast<float*>(to));
         }
     };
-    const int64_t count = padded_channels();
-    each_padded(work, count, images, plan.rows, count * plan.channel_stride / 8, plan.filter_parts == 1, pad);
+    each_padded(work, plan.elements / plan.channel_stride, images, plan.rows, plan.elements / 8, plan.filter_parts == 1,
+                some_rows);
 }
 
 void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, const Tile& tile, int64_t group,
-                           int64_t first_filter, int64_t filters, const char* planes, const Finish& finish,
-                           char* scratch, Phases* phases) const {
+                           int64_t first_filter, int64_t filters, const char* planes, int32_t border,
+                           const Finish& finish, char* scratch, Phases* phases) const {
     const Pattern& pattern = plan.patterns[size_t(tile.pattern)];
     const int64_t element = element_bytes(), lanes = vectors.bytes / element, channels = slot_channels();
     const int64_t slot_bytes = (tables() ? kRows : 1) * int64_t(vectors.bytes);
@@ -188,31 +201,34 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
 
     int64_t pending = 0;
     bool widened = false;
-    const char* origin = planes + (group * slots * channels * plan.channel_stride + tile.base) * element;
+    const int64_t group_channels = plan.plain ? shape_.group_channels() : slots * channels;
+    const char* origin = planes + (group * group_channels * plan.channel_stride + tile.base) * element;
 
     for (int64_t first = 0; first < slots; first += plan.block) {
         const int64_t count = std::min(plan.block, slots - first);
         for (int64_t part = 0; part * together < padded; ++part) {
-            const int64_t built = pattern.builds[size_t(part)], sources = pattern.builds[size_t(part) + 1] - built;
-            const int32_t* pieces = pattern.pieces.data() + built * plan.pieces;
-            const int32_t* places = pattern.slots.data() + built;
-            if (sources > 0) {
+            const int64_t built = pattern.builds[size_t(part)];
+            const Sources sources{pattern.pieces.data() + built * plan.pieces, pattern.slots.data() + built,
+                                  pattern.masks.data() + built, plan.masks.data(),
+                                  pattern.builds[size_t(part) + 1] - built, plan.pieces};
+            if (sources.count > 0) {
                 const StopWatch watch(phases != nullptr ? &phases->build : nullptr);
                 for (int64_t i = 0; i < count; ++i) {
                     const char* plane = origin + (first + i) * channels * plan.channel_stride * element;
                     char* to = scratch + i * pattern.slot_count * slot_bytes;
+                    const int64_t present = std::min(channels, group_channels - (first + i) * channels);
                     if (integer_) {
                         const int16_t* from = reinterpret_cast<const int16_t*>(plane);
                         int16_t* filled = reinterpret_cast<int16_t*>(to);
-                        tables() ? vectors.build_int(from, plan.channel_stride, pieces, places, sources, plan.pieces,
+                        tables() ? vectors.build_int(from, plan.channel_stride, present, sources, int16_t(border),
                                                      reinterpret_cast<int16_t*>(stage), filled)
-                                 : vectors.gather_int(from, pieces, places, sources, plan.pieces, filled);
+                                 : vectors.gather_int(from, sources, filled);
                     } else {
                         const float* from = reinterpret_cast<const float*>(plane);
                         float* filled = reinterpret_cast<float*>(to);
-                        tables() ? vectors.build_float(from, plan.channel_stride, pieces, places, sources, plan.pieces,
+                        tables() ? vectors.build_float(from, plan.channel_stride, present, sources, float(border),
                                                        reinterpret_cast<float*>(stage), filled)
-                                 : vectors.gather_float(from, pieces, places, sources, plan.pieces, filled);
+                                 : vectors.gather_float(from, sources, filled);
                     }
                 }
             }
@@ -237,7 +253,6 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
     const int64_t cycles = shape_.macs() * images / 64;
     const Geometry& plan = geometry(images, work.threads(cycles));
     const VectorKernels& kernels = vectors(images);
-    char* planes = work.shared.reserve(shared_bytes(plan));
     const int64_t own = own_bytes(plan, kernels);
     for (Buffer& buffer : work.own) buffer.reserve(own);
 
@@ -246,9 +261,16 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
     finish.correction = !integer_ ? nullptr : input.type == Type::uint8 ? corrections_.data() : none.data();
     finish.factor = integer_ ? input.scale : 1.0f;
     finish.filter_stride = shape_.out_height() * shape_.out_width();
+    const char* planes;
     {
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
-        prepare(plan, images, input, planes, work);
+        if (plan.plain && !integer_ && input.type == Type::float32 && input.margins) {
+            planes = static_cast<const char*>(input.data);
+        } else {
+            char* room = work.shared.reserve(shared_bytes(plan)) + Geometry::kSlack * element_bytes();
+            plan.plain ? convert(plan, images, input, room, work) : pad(plan, images, input, room, work);
+            planes = room;
+        }
     }
 
     // Tiles are independent, and so are the filters.
@@ -257,8 +279,8 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
     work.each(tiles * chunks, cycles, [&](int64_t index, int thread) {
         const int64_t first = index % chunks * chunk;
         run_tile(plan, kernels, plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups,
-                 first, std::min(chunk, filters - first), planes, finish, work.own[size_t(thread)].data(),
-                 work.phases);
+                 first, std::min(chunk, filters - first), planes, -zero_point(input), finish,
+                 work.own[size_t(thread)].data(), work.phases);
     });
 }
 

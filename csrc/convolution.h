@@ -20,6 +20,7 @@ struct View {
     const void* data;
     Type type;
     float scale;
+    bool margins;  // whether the memory around it may be read, Geometry::kSlack elements on either side
 };
 
 // A weight of a filter's row of bits.
@@ -51,13 +52,15 @@ class Convolution {
     bool tables() const { return !words_.empty(); }
     int64_t element_bytes() const { return integer_ ? 2 : 4; }
     int64_t slot_channels() const { return tables() ? kGroup : 1; }
-    int64_t padded_channels() const;
+    // What is taken from 8-bit inputs to make them signed.
+    int32_t zero_point(const View& input) const { return integer_ && input.type == Type::uint8 ? 128 : 0; }
     template <class W>
     void pack_products(const W& weight_at);
-    void prepare(const Geometry& geometry, int64_t images, const View& input, char* planes, Work& work) const;
+    void convert(const Geometry& geometry, int64_t images, const View& input, char* to, Work& work) const;
+    void pad(const Geometry& geometry, int64_t images, const View& input, char* planes, Work& work) const;
     void run_tile(const Geometry& geometry, const VectorKernels& vectors, const Tile& tile, int64_t group,
-                  int64_t first_filter, int64_t filters, const char* planes, const Finish& finish, char* scratch,
-                  Phases* phases) const;
+                  int64_t first_filter, int64_t filters, const char* planes, int32_t border, const Finish& finish,
+                  char* scratch, Phases* phases) const;
 
     ConvolutionShape shape_;
     bool integer_;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "buffer.h"
@@ -67,10 +68,16 @@ int64_t grid_width(const ConvolutionShape& shape, int64_t images, int lanes, con
     return best;
 }
 
-// The lanes of a vector relative to its first; few vectors differ in these.
+// A vector of pixels: where its first lane is, how its lanes lie relative to that one, and which of them count. Few vectors
+// differ in the latter two.
 struct Lanes {
     int32_t form;
     int64_t start;
+    int32_t mask;
+
+    bool operator<(const Lanes& other) const {
+        return std::tie(form, start, mask) < std::tie(other.form, other.start, other.mask);
+    }
 };
 
 struct Planner {
@@ -80,6 +87,8 @@ struct Planner {
     std::vector<std::vector<int32_t>> forms;
     std::vector<Lanes> lanes;
     std::vector<int64_t> tap_offsets;
+    std::vector<int32_t> tap_masks;          // [vector][tap]
+    std::vector<std::vector<bool>> masks;    // [mask][lane]
 
     Planner(const ConvolutionShape& shape_, const Grid& grid_, const Geometry& geometry_)
         : shape(shape_), grid(grid_), geometry(geometry_) {
@@ -92,10 +101,10 @@ struct Planner {
                 const int64_t at =
                     image * geometry.image_stride + row * shape.stride_height * geometry.pitch + column;
                 if (lane == 0) start = at;
-                relative[size_t(lane)] = int32_t(at - start);
+                relative[size_t(lane)] = geometry.plain ? lane : int32_t(at - start);
             }
             const auto found = known.emplace(std::move(relative), int32_t(known.size())).first;
-            lanes.push_back({found->second, start});
+            lanes.push_back({found->second, start, 0});
         }
         forms.resize(known.size());
         for (auto& [relative, form] : known) forms[size_t(form)] = relative;
@@ -105,8 +114,38 @@ struct Planner {
                 const int64_t plane = geometry.plane_of_remainder[size_t(column % shape.stride_width)];
                 tap_offsets.push_back(plane * geometry.rows * geometry.pitch +
                                       y * shape.dilation_height * geometry.pitch + column / shape.stride_width);
+                if (geometry.plain) tap_offsets.back() -= shape.top * geometry.pitch + shape.left;
             }
         }
+        mask_taps();
+    }
+
+    // In padded planes every lane counts: the first mask.
+    void mask_taps() {
+        std::map<std::vector<bool>, int32_t> known{{std::vector<bool>(size_t(grid.lanes), true), 0}};
+        for (int64_t vector = 0; vector < grid.vectors(); ++vector) {
+            for (int64_t y = 0; y < shape.kernel_height; ++y) {
+                for (int64_t x = 0; x < shape.kernel_width; ++x) {
+                    std::vector<bool> mask(size_t(grid.lanes), true);
+                    for (int lane = 0; geometry.plain && lane < grid.lanes; ++lane) {
+                        const auto [image, row, column] = grid.pixel(vector, lane);
+                        const int64_t from_row = row + y * shape.dilation_height - shape.top;
+                        const int64_t from_column = column + x * shape.dilation_width - shape.left;
+                        mask[size_t(lane)] = grid.valid(vector, lane) && from_row >= 0 && from_row < shape.height &&
+                                             from_column >= 0 && from_column < shape.width;
+                    }
+                    tap_masks.push_back(known.emplace(std::move(mask), int32_t(known.size())).first->second);
+                }
+            }
+        }
+        masks.resize(known.size());
+        for (const auto& [mask, index] : known) masks[size_t(index)] = mask;
+    }
+
+    // The source that a vector sees through a tap.
+    Lanes source(int64_t vector, size_t tap) const {
+        const Lanes& from = lanes[size_t(vector)];
+        return {from.form, from.start + tap_offsets[tap], tap_masks[size_t(vector) * tap_offsets.size() + tap]};
     }
 
     // The longest power of two such that every form consists of runs of that many neighbours.
@@ -138,18 +177,16 @@ struct Planner {
     // Gives every source of every part of a tile a slot, and reuses slots whose source is no longer needed: tables pay
     // only as long as they stay in the first cache.
     Parts parts(int64_t first, int64_t count, int64_t together) const {
-        using Key = std::pair<int32_t, int64_t>;
-        std::map<Key, int32_t> resident;
+        std::map<Lanes, int32_t> resident;
         Parts result;
         for (int64_t begin = 0; begin < count; begin += together) {
-            std::vector<Key> needed;
-            for (const int64_t tap : tap_offsets) {
+            std::vector<Lanes> needed;
+            for (size_t tap = 0; tap < tap_offsets.size(); ++tap) {
                 for (int64_t v = 0; v < together; ++v) {
-                    const Lanes& vector = lanes[size_t(first + std::min(begin + v, count - 1))];
-                    needed.push_back({vector.form, vector.start + tap});
+                    needed.push_back(source(first + std::min(begin + v, count - 1), tap));
                 }
             }
-            const std::set<Key> all(needed.begin(), needed.end());
+            const std::set<Lanes> all(needed.begin(), needed.end());
             std::vector<bool> taken(size_t(result.slots), false);
             for (auto kept = resident.begin(); kept != resident.end();) {
                 const bool useful = all.count(kept->first) != 0;
@@ -158,22 +195,30 @@ struct Planner {
             }
             Part part;
             int32_t next = 0;
-            const auto build = [&](const Key& key) {
+            const auto build = [&](const Lanes& needed_source) {
                 while (next < result.slots && taken[size_t(next)]) ++next;
                 if (next == result.slots) ++result.slots;
-                resident.emplace(key, next);
-                part.built.push_back({key.first, key.second});
+                resident.emplace(needed_source, next);
+                part.built.push_back(needed_source);
                 part.built_slots.push_back(next++);
             };
             // Where a tap moves from one vector to the next, a kernel had best find the next table: chains of sources
             // at that distance get slots in a row.
-            const int64_t step = together > 1 ? needed[1].second - needed[0].second : 0;
-            for (const Key& key : all) {
-                if (step != 0 && all.count({key.first, key.second - step}) != 0) continue;
-                for (Key link = key; all.count(link) != 0; link.second += step) {
-                    if (resident.count(link) == 0) build(link);
+            const int64_t step = together > 1 ? needed[1].start - needed[0].start : 0;
+            const auto find = [&](int32_t form, int64_t start) {
+                const auto found = all.lower_bound({form, start, 0});
+                return found != all.end() && found->form == form && found->start == start ? found : all.end();
+            };
+            for (const Lanes& begins : all) {
+                if (step != 0 && find(begins.form, begins.start - step) != all.end()) continue;
+                for (auto link = all.find(begins); link != all.end(); link = find(link->form, link->start + step)) {
+                    if (resident.count(*link) == 0) build(*link);
                     if (step == 0) break;
                 }
+            }
+            // Two that differ in their masks alone are rare: the chain has found one of them.
+            for (const Lanes& other : all) {
+                if (resident.count(other) == 0) build(other);
             }
             for (size_t i = 0; i < needed.size(); ++i) {
                 part.read_slots.push_back(resident.at(needed[i]));
@@ -263,19 +308,39 @@ void add_run(std::vector<Run>& runs, int32_t first, const Run& added) {
     }
 }
 
+// Vectors that span rows need output rows as long as those of the input, and none may span images.
+bool Geometry::suits_plain(const ConvolutionShape& shape, int64_t images, int lanes) {
+    const int64_t width = shape.out_width(), height = shape.out_height();
+    const bool in_rows = width % lanes == 0, in_images = images == 1 || width * height % lanes == 0;
+    return shape.stride_height == 1 && shape.stride_width == 1 && height <= shape.height && width <= shape.width &&
+           (in_rows || (in_images && width == shape.width)) && shape.left <= lanes &&
+           double(images) * double(shape.in_channels) * double(shape.height * shape.width) < double(1 << 30);
+}
+
 Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs,
-                   int threads) {
-    const Grid grid{images, shape.out_height(), grid_width(shape, images, lanes, costs), lanes};
+                   int threads, bool plain_)
+    : plain(plain_) {
+    const Grid grid{images, shape.out_height(), plain ? shape.out_width() : grid_width(shape, images, lanes, costs), lanes};
     plane_of_remainder.assign(size_t(shape.stride_width), -1);
     planes = 0;
     for (int64_t x = 0; x < shape.kernel_width; ++x) {
         int32_t& plane = plane_of_remainder[size_t(x * shape.dilation_width % shape.stride_width)];
         if (plane < 0) plane = planes++;
     }
-    rows = shape.seen_height();
-    pitch = grid.width + (shape.kernel_width - 1) * shape.dilation_width / shape.stride_width;
-    image_stride = checked_product(checked_product(rows, pitch, "a padded image"), planes, "a padded image");
-    channel_stride = checked_product(image_stride, images, "a padded channel");
+    if (plain) {
+        rows = shape.height;
+        pitch = shape.width;
+        channel_stride = checked_product(rows, pitch, "an image");
+        image_stride = checked_product(channel_stride, shape.in_channels, "an image");
+        elements = checked_product(image_stride, images, "an image");
+    } else {
+        rows = shape.seen_height();
+        pitch = grid.width + (shape.kernel_width - 1) * shape.dilation_width / shape.stride_width;
+        image_stride = checked_product(checked_product(rows, pitch, "a padded image"), planes, "a padded image");
+        channel_stride = checked_product(image_stride, images, "a padded channel");
+        const int64_t channels = shape.groups * round_up(shape.group_channels(), costs.channels);
+        elements = checked_product(channel_stride, channels, "a padded input");
+    }
     if (channel_stride > std::numeric_limits<int32_t>::max() - kSlack) throw Error("a padded channel is too large");
     vectors = grid.vectors();
 
@@ -288,6 +353,11 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
     block = choice.block;
     filter_parts = choice.filter_parts;
     slots = 0;
+    for (const std::vector<bool>& mask : planner.masks) {
+        for (int byte = 0; byte < vector_bytes; ++byte) {
+            masks.push_back(mask[size_t(byte * lanes / vector_bytes)] ? 0xFF : 0);
+        }
+    }
 
     const int64_t together = int64_t(1) << log_tile;
     std::map<std::vector<int64_t>, int32_t> known;
@@ -299,6 +369,9 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
             const Lanes& vector = planner.lanes[size_t(first + u)];
             key.push_back(vector.form);
             key.push_back(vector.start - base);
+            for (size_t tap = 0; tap < planner.tap_offsets.size(); ++tap) {
+                key.push_back(planner.source(first + u, tap).mask);
+            }
         }
         const auto [found, added] = known.emplace(std::move(key), int32_t(patterns.size()));
         tiles.push_back({found->second, int32_t(first), int32_t(count), base});
@@ -314,9 +387,13 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
             pattern.builds.push_back(int32_t(pattern.slots.size()));
             pattern.slots.insert(pattern.slots.end(), part.built_slots.begin(), part.built_slots.end());
             for (const Lanes& source : part.built) {
+                pattern.masks.push_back(source.mask);
+                const std::vector<bool>& mask = planner.masks[size_t(source.mask)];
+                // One that lies beyond the border entirely could be far away.
+                const bool nothing = std::find(mask.begin(), mask.end(), true) == mask.end();
                 for (int64_t i = 0; i < lanes; i += length) {
-                    pattern.pieces.push_back(
-                        int32_t(source.start - base + planner.forms[size_t(source.form)][size_t(i)]));
+                    const int64_t at = source.start - base + planner.forms[size_t(source.form)][size_t(i)];
+                    pattern.pieces.push_back(nothing ? 0 : int32_t(at));
                 }
             }
             for (int64_t group = 0; group < block; ++group) {

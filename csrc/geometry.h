@@ -1,10 +1,12 @@
 // Which input pixels each output vector sees through each tap, worked out once per layer and number of images.
 //
-// The input is copied once into zero-padded planes, the columns of a strided convolution sorted by their remainder, so
-// that the lanes of a vector are runs of neighbours for every tap, and a tap is nothing but an offset. A tile is a set of
-// output vectors that is computed in one go; a source is a vector of input pixels. Taps of one tile often need the same
-// source (the rows of a 3x3 filter overlap): each is built once. Sources are whole vectors of their own even where they
-// overlap in memory, since a table row that straddles two cache lines costs two loads.
+// A tile is a set of output vectors that is computed in one go; a source is a vector of input pixels, those that an output
+// vector sees through one tap. Where the output has the input's rows, a source is a run of neighbours in the input itself
+// (`plain`), some of whose lanes are beyond a border and masked. Otherwise the input is copied into zero-padded planes,
+// the columns of a strided convolution sorted by their remainder, so that a source consists of a few runs of neighbours.
+// Either way a tap is nothing but an offset. Taps of one tile often need the same source (the rows of a 3x3 filter
+// overlap): each is built once. Sources are whole vectors of their own even where they overlap in memory, since a table
+// row that straddles two cache lines costs two loads.
 
 #pragma once
 
@@ -63,6 +65,7 @@ struct Pattern {
     std::vector<int32_t> builds;    // [parts + 1]: the sources that part p builds are builds[p] .. builds[p + 1]
     std::vector<int32_t> pieces;    // [source][piece], relative to the tile's base
     std::vector<int32_t> slots;     // [source]: where it goes
+    std::vector<int32_t> masks;     // [source]: which of Geometry::masks
     std::vector<uint32_t> offsets;  // [part][slot group][tap][V], bytes
     std::vector<bool> nearby;       // [part]: whether the slots of the V vectors follow each other at every tap
     int64_t slot_count = 0;
@@ -75,11 +78,16 @@ int64_t part_of_filters(const ConvolutionShape& shape, int64_t parts);
 void add_run(std::vector<Run>& runs, int32_t first, const Run& added);
 
 struct Geometry {
-    // For so many threads that share the work.
-    Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs, int threads);
+    // `threads` share the work; `plain` needs a shape that suits.
+    Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs, int threads,
+             bool plain);
 
-    // The padded planes: [channel][image][remainder of the column][row][column].
-    int64_t rows, pitch, image_stride, channel_stride;
+    // Whether the planes are the input's own.
+    static bool suits_plain(const ConvolutionShape& shape, int64_t images, int lanes);
+    bool plain;
+
+    // The padded planes: [channel][image][remainder of the column][row][column]. The input: [image][channel][row][column].
+    int64_t rows, pitch, image_stride, channel_stride, elements;
     std::vector<int32_t> plane_of_remainder;  // -1 where no tap reads such columns
     int32_t planes;                           // of an image
 
@@ -91,12 +99,13 @@ struct Geometry {
     int64_t slots;              // a group of channels needs, in any pattern
     int64_t filter_parts;       // that work on a tile on their own, each with its own tables: more than 1 where there are
                                 // too few tiles for all threads
+    std::vector<uint8_t> masks;       // [mask][byte of a vector]: 0 for lanes beyond a border; the first has none
     std::vector<Pattern> patterns;
     std::vector<Tile> tiles;          // from the first row of the first image to the last row of the last
     std::vector<int32_t> run_starts;  // [vectors + 1]
     std::vector<Run> runs;
 
-    // Elements a channel must have beyond its stride, so that the last lanes of the last vector may be read.
+    // Elements that must be readable beyond the planes, and before plain ones: lanes that nobody uses lie there.
     static constexpr int64_t kSlack = 64;
 };
 

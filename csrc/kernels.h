@@ -75,6 +75,16 @@ struct Window {
     bool maximum;
 };
 
+// Vectors of input pixels. A source consists of `pieces` runs of equal length at offsets[source * pieces + piece] of every
+// plane; lanes that its mask leaves out hold what is beyond the border.
+struct Sources {
+    const int32_t* offsets;
+    const int32_t* slots;      // where each goes
+    const int32_t* masks;      // which mask each has; the first leaves nothing out
+    const uint8_t* all_masks;  // [mask][byte of a vector]
+    int64_t count, pieces;
+};
+
 // The pairs of a channel group and a tap that a look-up kernel walks over, in the order in which their indexes are read
 // from memory: words[slot * slot_stride + tile * tile_stride + tap] holds those of kFilterTile filters.
 struct Pairs {
@@ -88,18 +98,16 @@ struct Pairs {
 struct VectorKernels {
     int32_t bytes;
 
-    // Tables for `sources` vectors of kGroup planes, each into its slot. A source consists of `pieces` runs of equal
-    // length at offsets[source * pieces + piece] of every plane. `stage` holds 8 * kGroup vectors.
-    void (*build_float)(const float* planes, int64_t channel_stride, const int32_t* offsets, const int32_t* slots,
-                        int64_t sources, int64_t pieces, float* stage, float* tables);
-    void (*build_int)(const int16_t* planes, int64_t channel_stride, const int32_t* offsets, const int32_t* slots,
-                      int64_t sources, int64_t pieces, int16_t* stage, int16_t* tables);
+    // Tables for vectors of up to kGroup planes, each into its slot; planes that are missing count as zeros. `border` is
+    // what masked lanes hold. `stage` holds 8 * kGroup vectors.
+    void (*build_float)(const float* planes, int64_t channel_stride, int64_t channels, const Sources& sources, float border,
+                        float* stage, float* tables);
+    void (*build_int)(const int16_t* planes, int64_t channel_stride, int64_t channels, const Sources& sources,
+                      int16_t border, int16_t* stage, int16_t* tables);
 
-    // The sources themselves, for the kernels that multiply.
-    void (*gather_float)(const float* plane, const int32_t* offsets, const int32_t* slots, int64_t sources,
-                         int64_t pieces, float* vectors);
-    void (*gather_int)(const int16_t* plane, const int32_t* offsets, const int32_t* slots, int64_t sources,
-                       int64_t pieces, int16_t* vectors);
+    // The sources themselves, none of them masked, for the kernels that multiply.
+    void (*gather_float)(const float* plane, const Sources& sources, float* vectors);
+    void (*gather_int)(const int16_t* plane, const Sources& sources, int16_t* vectors);
 
     // sums[filter][v] (+)= sum over pairs of the row that the filter names in the table at offsets[pair * V + v] bytes;
     // sums[tile * sum_stride] are those of a tile of filters. Entry [log2(V)][nearby]: V = 1, 2, 4; the last is null where
@@ -174,6 +182,9 @@ struct Kernels {
     // Element-wise pieces on contiguous arrays.
     void (*to_float)(const void* from, Type type, float scale, float* to, int64_t count);
     void (*from_float)(const float* from, Type type, float scale, void* to, int64_t count);
+
+    // q - zero
+    void (*to_int)(const void* from, Type type, int32_t zero, int16_t* to, int64_t count);
 
     // One channel of one image into its padded plane.
     void (*pad_float)(const Padding& how, const void* from, float* to);

@@ -35,7 +35,7 @@ struct Epilogue {
     }
 };
 
-View view(const Data& input) { return {input.data, input.value->type, input.value->scale}; }
+View view(const Data& input) { return {input.data, input.value->type, input.value->scale, input.margins}; }
 
 void check_layer(const signwise_operation& described, const std::vector<Value>& inputs, const Value& output,
                  int64_t terms) {

@@ -120,16 +120,15 @@ void Program::give_back(std::unique_ptr<Context> context) {
 
 void Program::run_portion(int64_t examples, const float* input, float* output, Context& context,
                           double* seconds) const {
-    char* arena = context.arena.reserve(std::max<int64_t>(arena_bytes_ * examples, 1));
+    char* arena = context.arena.reserve(arena_bytes_ * examples + 2 * kMargin) + kMargin;
     const size_t result = size_t(output_), result_store = size_t(storage_[result]);
     // The answer is written where the caller wants it, unless it must still be converted or is his own input.
     const bool direct = result_store != 0 && values_[result_store].type == Type::float32;
     const auto data = [&](size_t value) -> Data {
         const size_t store = size_t(storage_[value]);
-        char* memory = store == 0                          ? reinterpret_cast<char*>(const_cast<float*>(input))
-                       : direct && store == result_store ? reinterpret_cast<char*>(output)
-                                                           : arena + offsets_[store] * examples;
-        return {&values_[value], memory};
+        if (store == 0) return {&values_[value], reinterpret_cast<char*>(const_cast<float*>(input)), false};
+        if (direct && store == result_store) return {&values_[value], reinterpret_cast<char*>(output), false};
+        return {&values_[value], arena + offsets_[store] * examples, true};
     };
     for (size_t i = 0; i < steps_.size(); ++i) {
         std::vector<Data> inputs;

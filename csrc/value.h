@@ -28,10 +28,13 @@ struct Value {
     int64_t bytes() const { return shape.count() * (type == Type::float32 ? 4 : 1); }
 };
 
+constexpr int64_t kMargin = 256;
+
 // A value with its memory, for some number of examples.
 struct Data {
     const Value* value;
     char* data;
+    bool margins;  // whether kMargin bytes on either side may be read
 
     int64_t element() const { return value->type == Type::float32 ? 4 : 1; }
     char* at(int64_t index) const { return data + index * element(); }

@@ -45,6 +45,13 @@ void to_float(const void* from, Type type, float scale, float* to, int64_t count
     }
 }
 
+void to_int(const void* from, Type type, int32_t zero, int16_t* to, int64_t count) {
+    const auto convert = [&](const auto* bytes) {
+        for (int64_t i = 0; i < count; ++i) to[i] = int16_t(bytes[i] - zero);
+    };
+    type == Type::uint8 ? convert(static_cast<const uint8_t*>(from)) : convert(static_cast<const int8_t*>(from));
+}
+
 void from_float(const float* from, Type type, float scale, void* to, int64_t count) {
     if (type == Type::float32) {
         std::memcpy(to, from, size_t(count) * sizeof(float));

@@ -31,11 +31,11 @@ inline void gather_source(const T* plane, const int32_t* offsets, int64_t pieces
 }
 
 template <class T, int Bytes>
-void gather(const T* plane, const int32_t* offsets, const int32_t* slots, int64_t sources, int64_t pieces,
-            T* vectors) {
+void gather(const T* plane, const Sources& sources, T* vectors) {
     constexpr int lanes = Bytes / int(sizeof(T));
-    for (int64_t source = 0; source < sources; ++source) {
-        gather_source<T, Bytes>(plane, offsets + source * pieces, pieces, vectors + slots[source] * lanes);
+    for (int64_t i = 0; i < sources.count; ++i) {
+        gather_source<T, Bytes>(plane, sources.offsets + i * sources.pieces, sources.pieces,
+                                vectors + sources.slots[i] * lanes);
     }
 }
 
@@ -59,31 +59,42 @@ inline void build_table(const Vector<T, Bytes> (&x)[kGroup], T* table) {
 }
 
 template <class T, int Bytes>
-void build(const T* planes, int64_t channel_stride, const int32_t* offsets, const int32_t* slots, int64_t sources,
-           int64_t pieces, T* stage, T* tables) {
+void build(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* stage,
+           T* tables) {
     using V = Vector<T, Bytes>;
+    using Bits = Vector<uint8_t, Bytes>;
     constexpr int lanes = Bytes / int(sizeof(T));
     V x[kGroup];
-    if (pieces == 1) {
-        for (int64_t source = 0; source < sources; ++source) {
-            for (int j = 0; j < kGroup; ++j) x[j] = load<T, Bytes>(planes + j * channel_stride + offsets[source]);
-            build_table<T, Bytes>(x, tables + slots[source] * kRows * lanes);
+    if (sources.pieces == 1) {
+        for (int64_t i = 0; i < sources.count; ++i) {
+            const T* from = planes + sources.offsets[i];
+            SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
+                x[j] = j < channels ? load<T, Bytes>(from + j * channel_stride) : V{};
+            }
+            if (sources.masks[i] != 0) {
+                const Bits mask = load<uint8_t, Bytes>(sources.all_masks + sources.masks[i] * Bytes);
+                const Bits beyond = ~mask & (Bits)(V{} + border);
+                SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
+                    if (j < channels) x[j] = (V)(((Bits)x[j] & mask) | beyond);
+                }
+            }
+            build_table<T, Bytes>(x, tables + sources.slots[i] * kRows * lanes);
         }
         return;
     }
     // Narrow stores followed at once by a wide load would stall; a batch of sources apart, they do not.
     constexpr int64_t batch = 8;
-    for (int64_t first = 0; first < sources; first += batch) {
-        const int64_t count = sources - first < batch ? sources - first : batch;
+    for (int64_t first = 0; first < sources.count; first += batch) {
+        const int64_t count = sources.count - first < batch ? sources.count - first : batch;
         for (int j = 0; j < kGroup; ++j) {
-            for (int64_t source = 0; source < count; ++source) {
-                gather_source<T, Bytes>(planes + j * channel_stride, offsets + (first + source) * pieces, pieces,
-                                        stage + (j * batch + source) * lanes);
+            for (int64_t i = 0; i < count; ++i) {
+                gather_source<T, Bytes>(planes + j * channel_stride, sources.offsets + (first + i) * sources.pieces,
+                                        sources.pieces, stage + (j * batch + i) * lanes);
             }
         }
-        for (int64_t source = 0; source < count; ++source) {
-            for (int j = 0; j < kGroup; ++j) x[j] = load<T, Bytes>(stage + (j * batch + source) * lanes);
-            build_table<T, Bytes>(x, tables + slots[first + source] * kRows * lanes);
+        for (int64_t i = 0; i < count; ++i) {
+            for (int j = 0; j < kGroup; ++j) x[j] = load<T, Bytes>(stage + (j * batch + i) * lanes);
+            build_table<T, Bytes>(x, tables + sources.slots[first + i] * kRows * lanes);
         }
     }
 }
