@@ -210,7 +210,7 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
             const int64_t built = pattern.builds[size_t(part)];
             const Sources sources{pattern.pieces.data() + built * plan.pieces, pattern.slots.data() + built,
                                   pattern.masks.data() + built, plan.masks.data(),
-                                  pattern.builds[size_t(part) + 1] - built, plan.pieces};
+                                  pattern.builds[size_t(part) + 1] - built, plan.pieces, plan.stride};
             if (sources.count > 0) {
                 const StopWatch watch(phases != nullptr ? &phases->build : nullptr);
                 for (int64_t i = 0; i < count; ++i) {

@@ -98,10 +98,12 @@ struct Planner {
             int64_t start = 0;
             for (int lane = 0; lane < grid.lanes; ++lane) {
                 const auto [image, row, column] = grid.pixel(vector, lane);
-                const int64_t at =
-                    image * geometry.image_stride + row * shape.stride_height * geometry.pitch + column;
+                const int64_t at = image * geometry.image_stride + row * shape.stride_height * geometry.pitch +
+                                   column * geometry.stride;
                 if (lane == 0) start = at;
-                relative[size_t(lane)] = geometry.plain ? lane : int32_t(at - start);
+                // Lanes past the last pixel continue those before.
+                const bool valid = !geometry.plain || grid.valid(vector, lane);
+                relative[size_t(lane)] = valid ? int32_t(at - start) : relative[size_t(lane - 1)] + int32_t(geometry.stride);
             }
             const auto found = known.emplace(std::move(relative), int32_t(known.size())).first;
             lanes.push_back({found->second, start, 0});
@@ -110,11 +112,13 @@ struct Planner {
         for (auto& [relative, form] : known) forms[size_t(form)] = relative;
         for (int64_t y = 0; y < shape.kernel_height; ++y) {
             for (int64_t x = 0; x < shape.kernel_width; ++x) {
-                const int64_t column = x * shape.dilation_width;
+                const int64_t row = y * shape.dilation_height, column = x * shape.dilation_width;
+                if (geometry.plain) {
+                    tap_offsets.push_back((row - shape.top) * geometry.pitch + column - shape.left);
+                    continue;
+                }
                 const int64_t plane = geometry.plane_of_remainder[size_t(column % shape.stride_width)];
-                tap_offsets.push_back(plane * geometry.rows * geometry.pitch +
-                                      y * shape.dilation_height * geometry.pitch + column / shape.stride_width);
-                if (geometry.plain) tap_offsets.back() -= shape.top * geometry.pitch + shape.left;
+                tap_offsets.push_back((plane * geometry.rows + row) * geometry.pitch + column / shape.stride_width);
             }
         }
         mask_taps();
@@ -129,8 +133,8 @@ struct Planner {
                     std::vector<bool> mask(size_t(grid.lanes), true);
                     for (int lane = 0; geometry.plain && lane < grid.lanes; ++lane) {
                         const auto [image, row, column] = grid.pixel(vector, lane);
-                        const int64_t from_row = row + y * shape.dilation_height - shape.top;
-                        const int64_t from_column = column + x * shape.dilation_width - shape.left;
+                        const int64_t from_row = row * shape.stride_height + y * shape.dilation_height - shape.top;
+                        const int64_t from_column = column * shape.stride_width + x * shape.dilation_width - shape.left;
                         mask[size_t(lane)] = grid.valid(vector, lane) && from_row >= 0 && from_row < shape.height &&
                                              from_column >= 0 && from_column < shape.width;
                     }
@@ -148,13 +152,13 @@ struct Planner {
         return {from.form, from.start + tap_offsets[tap], tap_masks[size_t(vector) * tap_offsets.size() + tap]};
     }
 
-    // The longest power of two such that every form consists of runs of that many neighbours.
+    // The longest power of two such that every form consists of runs of that many.
     int64_t piece_length() const {
         for (int64_t length = grid.lanes; length > 1; length /= 2) {
             bool whole = true;
             for (const auto& form : forms) {
                 for (int64_t i = 0; i < grid.lanes && whole; ++i) {
-                    whole = form[size_t(i)] == form[size_t(i / length * length)] + i % length;
+                    whole = form[size_t(i)] == form[size_t(i / length * length)] + i % length * geometry.stride;
                 }
             }
             if (whole) return length;
@@ -253,7 +257,7 @@ Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pie
         for (int64_t tile = together; tile <= 16 && (tile == together || tile < 2 * vectors); tile *= 2) {
             if (tile > 1 && tile * shape.taps() > kLargestPattern) break;
             const Planner::Parts planned = planner.parts(0, std::min(tile, vectors), together);
-            const double copies = pieces > 1 ? double(pieces * costs.channels) * costs.piece : 0;
+            const double copies = pieces > 1 && !planner.geometry.plain ? double(pieces * costs.channels) * costs.piece : 0;
             const double build = double(planned.built) * (costs.build + copies);
             const int64_t tiles = (vectors + tile - 1) / tile * shape.groups;
             for (int64_t block = 1; block <= std::min<int64_t>(groups, 64); ++block) {
@@ -308,18 +312,20 @@ void add_run(std::vector<Run>& runs, int32_t first, const Run& added) {
     }
 }
 
-// Vectors that span rows need output rows as long as those of the input, and none may span images.
+// No vector may span images. One that spans rows needs output rows as long as those of the input, or two runs.
 bool Geometry::suits_plain(const ConvolutionShape& shape, int64_t images, int lanes) {
-    const int64_t width = shape.out_width(), height = shape.out_height();
-    const bool in_rows = width % lanes == 0, in_images = images == 1 || width * height % lanes == 0;
-    return shape.stride_height == 1 && shape.stride_width == 1 && height <= shape.height && width <= shape.width &&
-           (in_rows || (in_images && width == shape.width)) && shape.left <= lanes &&
+    const int64_t width = shape.out_width(), height = shape.out_height(), stride = shape.stride_width;
+    const bool in_rows = width % lanes == 0, in_images = in_rows || images == 1 || width * height % lanes == 0;
+    const bool same_rows = stride == 1 && shape.stride_height == 1 && width == shape.width;
+    const bool half_rows = stride == 2 && width % (lanes / 2) == 0;
+    return in_images && (in_rows || same_rows || half_rows) && stride <= 2 && (width - 1) * stride < shape.width &&
+           (height - 1) * shape.stride_height < shape.height && shape.left <= lanes &&
            double(images) * double(shape.in_channels) * double(shape.height * shape.width) < double(1 << 30);
 }
 
 Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs,
                    int threads, bool plain_)
-    : plain(plain_) {
+    : plain(plain_), stride(plain_ ? shape.stride_width : 1) {
     const Grid grid{images, shape.out_height(), plain ? shape.out_width() : grid_width(shape, images, lanes, costs), lanes};
     plane_of_remainder.assign(size_t(shape.stride_width), -1);
     planes = 0;
@@ -346,7 +352,7 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
 
     const Planner planner(shape, grid, *this);
     const int64_t length = planner.piece_length();
-    pieces = lanes / length;
+    pieces = stride == 2 ? 2 : lanes / length;
     const Choice choice = choose(planner, shape, pieces, vector_bytes, costs, threads);
     log_tile = choice.log_tile;
     tile_vectors = choice.tile_vectors;
@@ -389,11 +395,12 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
             for (const Lanes& source : part.built) {
                 pattern.masks.push_back(source.mask);
                 const std::vector<bool>& mask = planner.masks[size_t(source.mask)];
-                // One that lies beyond the border entirely could be far away.
-                const bool nothing = std::find(mask.begin(), mask.end(), true) == mask.end();
-                for (int64_t i = 0; i < lanes; i += length) {
+                const int64_t run = lanes / pieces;
+                for (int64_t i = 0; i < lanes; i += run) {
                     const int64_t at = source.start - base + planner.forms[size_t(source.form)][size_t(i)];
-                    pattern.pieces.push_back(nothing ? 0 : int32_t(at));
+                    // A run that lies beyond the border entirely could be far away.
+                    const auto end = mask.begin() + i + run;
+                    pattern.pieces.push_back(std::find(mask.begin() + i, end, true) == end ? 0 : int32_t(at));
                 }
             }
             for (int64_t group = 0; group < block; ++group) {

@@ -1,8 +1,8 @@
 // Which input pixels each output vector sees through each tap, worked out once per layer and number of images.
 //
 // A tile is a set of output vectors that is computed in one go; a source is a vector of input pixels, those that an output
-// vector sees through one tap. Where the output has the input's rows, a source is a run of neighbours in the input itself
-// (`plain`), some of whose lanes are beyond a border and masked. Otherwise the input is copied into zero-padded planes,
+// vector sees through one tap. Where it can be read from the input itself in one or two vectors (`plain`), it is, and
+// those of its lanes that are beyond a border are masked. Otherwise the input is copied into zero-padded planes,
 // the columns of a strided convolution sorted by their remainder, so that a source consists of a few runs of neighbours.
 // Either way a tap is nothing but an offset. Taps of one tile often need the same source (the rows of a 3x3 filter
 // overlap): each is built once. Sources are whole vectors of their own even where they overlap in memory, since a table
@@ -91,7 +91,8 @@ struct Geometry {
     std::vector<int32_t> plane_of_remainder;  // -1 where no tap reads such columns
     int32_t planes;                           // of an image
 
-    int64_t pieces;             // a source is this many runs of neighbours
+    int64_t pieces;             // a source is this many runs of neighbours,
+    int64_t stride;             // or of every second pixel of plain planes
     int64_t vectors;            // in all images
     int log_tile;               // V = 1 << log_tile vectors in registers
     int64_t tile_vectors;       // U, a multiple of V, that share the tables

@@ -76,13 +76,14 @@ struct Window {
 };
 
 // Vectors of input pixels. A source consists of `pieces` runs of equal length at offsets[source * pieces + piece] of every
-// plane; lanes that its mask leaves out hold what is beyond the border.
+// plane, or with a stride of 2 of every second pixel of two such runs, each a vector long. Lanes that its mask leaves out
+// hold what is beyond the border.
 struct Sources {
     const int32_t* offsets;
     const int32_t* slots;      // where each goes
     const int32_t* masks;      // which mask each has; the first leaves nothing out
     const uint8_t* all_masks;  // [mask][byte of a vector]
-    int64_t count, pieces;
+    int64_t count, pieces, stride;
 };
 
 // The pairs of a channel group and a tap that a look-up kernel walks over, in the order in which their indexes are read
@@ -130,7 +131,7 @@ struct VectorKernels {
     using FinishTile = void (*)(const Finish& what, const void* sums, int64_t together, int64_t first_filter,
                                 int64_t filters, int64_t vectors, const int32_t* run_starts, const Run* runs);
     FinishTile finish;
-    FinishTile finish_lanes;  // for outputs of one pixel, whose runs have length 1: along the filters
+    FinishTile finish_lanes;  // for outputs of one pixel: along the filters
 };
 
 // Sums of bytes, for CPUs with an instruction that adds up four products of bytes (byte_convolution.h). Inputs lie in

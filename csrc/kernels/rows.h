@@ -121,25 +121,28 @@ void finish_lanes(const Finish& what, const void* sums, int64_t together, int64_
     const int64_t lanes = integer ? Bytes / 2 : Bytes / 4, parts = (vectors + together - 1) / together;
     const int64_t out = what.output_type == Type::float32 ? 4 : 1, kept = what.residual_type == Type::float32 ? 4 : 1;
     constexpr int64_t block = 5 * kFilterTile;
+    const auto finish_lane = [&](int64_t vector, int64_t lane, int64_t pixel, int64_t begin, int64_t length) {
+        float row[block];
+        for (int64_t i = 0; i < length; ++i) {
+            const int64_t part = (begin + i) / kFilterTile * parts + vector / together;
+            const int64_t place = (part * kFilterTile + i % kFilterTile) * together + vector % together;
+            const int64_t at = place * lanes + lane, filter = first_filter + begin + i;
+            row[i] = integer ? float(static_cast<const int32_t*>(sums)[at] + what.correction[filter])
+                             : static_cast<const float*>(sums)[at];
+        }
+        Finish one = what;
+        one.output = static_cast<char*>(what.output) + pixel * out;
+        if (what.residual != nullptr) one.residual = static_cast<const char*>(what.residual) + pixel * kept;
+        finish_row(one, row - (first_filter + begin), first_filter + begin, length);
+    };
     for (int64_t begin = 0; begin < filters; begin += block) {
         const int64_t length = filters - begin < block ? filters - begin : block;
         for (int64_t vector = 0; vector < vectors; ++vector) {
             for (const Run* run = runs + run_starts[vector]; run != runs + run_starts[vector + 1]; ++run) {
-                float row[block];
-                for (int64_t i = 0; i < length; ++i) {
-                    const int64_t part = (begin + i) / kFilterTile * parts + vector / together;
-                    const int64_t place = (part * kFilterTile + i % kFilterTile) * together + vector % together;
-                    const int64_t at = place * lanes + run->lane;
-                    const int64_t filter = first_filter + begin + i;
-                    row[i] = integer ? float(static_cast<const int32_t*>(sums)[at] + what.correction[filter])
-                                     : static_cast<const float*>(sums)[at];
+                // Longer than 1 where a layer has a single filter: its rows are neighbours.
+                for (int64_t i = 0; i < run->length; ++i) {
+                    finish_lane(vector, run->lane + i, run->pixel + i, begin, length);
                 }
-                Finish one = what;
-                one.output = static_cast<char*>(what.output) + run->pixel * out;
-                if (what.residual != nullptr) {
-                    one.residual = static_cast<const char*>(what.residual) + run->pixel * kept;
-                }
-                finish_row(one, row - (first_filter + begin), first_filter + begin, length);
             }
         }
     }

@@ -58,30 +58,43 @@ inline void build_table(const Vector<T, Bytes> (&x)[kGroup], T* table) {
     }
 }
 
-template <class T, int Bytes>
-void build(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* stage,
-           T* tables) {
+// The same from runs of neighbours or of every second pixel: nearly all there is.
+template <class T, int Bytes, int Stride>
+void build_from_runs(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* tables) {
     using V = Vector<T, Bytes>;
     using Bits = Vector<uint8_t, Bytes>;
     constexpr int lanes = Bytes / int(sizeof(T));
-    V x[kGroup];
-    if (sources.pieces == 1) {
-        for (int64_t i = 0; i < sources.count; ++i) {
-            const T* from = planes + sources.offsets[i];
-            SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
-                x[j] = j < channels ? load<T, Bytes>(from + j * channel_stride) : V{};
-            }
-            if (sources.masks[i] != 0) {
-                const Bits mask = load<uint8_t, Bytes>(sources.all_masks + sources.masks[i] * Bytes);
-                const Bits beyond = ~mask & (Bits)(V{} + border);
-                SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
-                    if (j < channels) x[j] = (V)(((Bits)x[j] & mask) | beyond);
-                }
-            }
-            build_table<T, Bytes>(x, tables + sources.slots[i] * kRows * lanes);
+    for (int64_t i = 0; i < sources.count; ++i) {
+        const int32_t* offsets = sources.offsets + i * Stride;
+        V x[kGroup];
+        SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
+            x[j] = V{};
+            if (j >= channels) continue;
+            const T* plane = planes + j * channel_stride;
+            x[j] = load<T, Bytes>(plane + offsets[0]);
+            if constexpr (Stride == 2) x[j] = even_lanes<T, Bytes>(x[j], load<T, Bytes>(plane + offsets[1]));
         }
-        return;
+        if (sources.masks[i] != 0) {
+            const Bits mask = load<uint8_t, Bytes>(sources.all_masks + sources.masks[i] * Bytes);
+            const Bits beyond = ~mask & (Bits)(V{} + border);
+            SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
+                if (j < channels) x[j] = (V)(((Bits)x[j] & mask) | beyond);
+            }
+        }
+        build_table<T, Bytes>(x, tables + sources.slots[i] * kRows * lanes);
     }
+}
+
+template <class T, int Bytes>
+void build(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* stage,
+           T* tables) {
+    if (sources.stride == 2 || sources.pieces == 1) {
+        const auto kernel = sources.stride == 2 ? build_from_runs<T, Bytes, 2> : build_from_runs<T, Bytes, 1>;
+        return kernel(planes, channel_stride, channels, sources, border, tables);
+    }
+    using V = Vector<T, Bytes>;
+    constexpr int lanes = Bytes / int(sizeof(T));
+    V x[kGroup];
     // Narrow stores followed at once by a wide load would stall; a batch of sources apart, they do not.
     constexpr int64_t batch = 8;
     for (int64_t first = 0; first < sources.count; first += batch) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #define SIGNWISE_UNROLL _Pragma("GCC unroll 32")
 
@@ -27,6 +28,17 @@ inline Vector<T, Bytes> load(const T* from) {
 template <class T, int Bytes>
 inline void store(T* to, Vector<T, Bytes> value) {
     *reinterpret_cast<typename VectorOf<T, Bytes>::unaligned*>(to) = value;
+}
+
+// Every second lane of two vectors, beginning with the first.
+template <class V, int... Lane>
+inline V even_lanes(V low, V high, std::integer_sequence<int, Lane...>) {
+    return __builtin_shufflevector(low, high, (2 * Lane)...);
+}
+
+template <class T, int Bytes>
+inline Vector<T, Bytes> even_lanes(Vector<T, Bytes> low, Vector<T, Bytes> high) {
+    return even_lanes(low, high, std::make_integer_sequence<int, Bytes / int(sizeof(T))>{});
 }
 
 }  // namespace

@@ -157,6 +157,14 @@ def test_dense_layers_of_integers_are_exact(isa, count):
     np.testing.assert_array_equal(found, rows @ signs.T)
 
 
+@pytest.mark.parametrize("quantized", [None, ops.Quantized(type="uint8", scale=1.0)])
+def test_a_single_neuron_answers_every_one_of_many_rows(isa, quantized):
+    rng = np.random.default_rng(8)
+    rows: npt.NDArray[np.int64] = rng.integers(0, 256, (40, 33))
+    signs = rng.choice([-1, 1], (1, 33))
+    np.testing.assert_array_equal(run_dense(rows, signs, 1, quantized), rows @ signs.T)
+
+
 def test_a_large_dense_layer_is_divided_among_threads(isa):
     rng = np.random.default_rng(7)
     rows = rng.normal(size=(1, 512)).astype(np.float32)
