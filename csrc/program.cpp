@@ -7,7 +7,7 @@ namespace signwise {
 namespace {
 
 // Examples a portion: enough to fill vectors with the pixels of small planes, and rows of dense layers to share tables.
-constexpr int64_t kImages = 4;
+constexpr int64_t kImages = 2;
 constexpr int64_t kVectors = 64;
 
 // Gives every value a place such that values alive at the same time do not overlap. First fit, in order of their birth.
