@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "byte_parts.h"
 #include "convolution.h"
 
 namespace signwise {
@@ -26,23 +27,16 @@ class ByteConvolution {
     int64_t weight_bytes() const { return int64_t(bits_.size()); }
 
   private:
-    // Where the runs of all images begin in a plane, in bytes, and where their sums go.
-    struct Plan {
+    struct Plan : BytePlan {
         int64_t group_stride;
-        std::vector<int64_t> inputs;
-        std::vector<int32_t> run_starts;  // [vectors + 1]
-        std::vector<Run> runs;
     };
 
     const Plan& plan(int64_t images) const;
-    int64_t blocks() const;
-    int64_t filter_blocks() const;
     void prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const;
-    void run_part(const Plan& plan, int64_t group, int64_t filter_block, int64_t first_vector, const char* planes,
-                  const Finish& finish, char* scratch, Phases* phases) const;
 
     ConvolutionShape shape_;
     const Kernels* kernels_;
+    int64_t blocks_, filter_blocks_;   // of a group
     int64_t rows_, pitch_;             // of a padded plane
     std::vector<int32_t> taps_;
     std::vector<uint8_t> bits_;        // [group][32 filters][block][tap][128]

@@ -157,7 +157,23 @@ struct ByteKernels {
 
     // Four channels of one image into their plane, each byte x as x ^ how.zero.
     void (*interleave)(const Padding& how, const uint8_t* const* channels, uint32_t* to);
+
+    // The same for filters three pixels wide with a third fewer products (winograd.h): for 1, 2 or 3 runs of kRunPixels
+    // pairs of pixels. The inputs of sum k are `transform_stride` bytes after those of sum k - 1; bits [sum 1, 2, 0, 3]
+    // [block][tap][filter][channel % 4], two for each weight of sums 1 and 2, which therefore have twice as many blocks.
+    // `corrections` are those of the even and of the odd pixels.
+    using PairSums = void (*)(const ByteLayer& layer, int64_t transform_stride, const uint8_t* const* inputs,
+                              const uint8_t* bits, const int32_t* const* corrections, int32_t* const* sums,
+                              const int32_t* places);
+    PairSums pair_sums[3];
+
+    // Four channels of one image into the four planes of their transforms, which are `transform_stride` pixels apart.
+    void (*transform)(const Padding& how, const uint8_t* const* channels, int64_t transform_stride, uint32_t* to);
 };
+
+// The bit pairs of those weights: the lower four bits of a byte are set where weights are positive, the upper four where
+// they are +-3 and not +-1.
+constexpr int kPairPlanes = 4;
 
 struct Kernels {
     const char* name;

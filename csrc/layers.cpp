@@ -4,6 +4,7 @@
 #include "convolution.h"
 #include "dense.h"
 #include "operation.h"
+#include "winograd.h"
 
 namespace signwise {
 namespace {
@@ -108,6 +109,9 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
     }
     const uint8_t* bits = static_cast<const uint8_t*>(described.weight);
     const bool integer = inputs[0].type != Type::float32;
+    if (integer && WinogradConvolution::suits(shape, inputs[0], kernels)) {
+        return make_layer(WinogradConvolution(shape, bits, kernels), std::move(epilogue));
+    }
     if (integer && ByteConvolution::suits(shape, kernels)) {
         return make_layer(ByteConvolution(shape, bits, kernels), std::move(epilogue));
     }

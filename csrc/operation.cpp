@@ -59,6 +59,16 @@ std::unique_ptr<Operation> make_operation(const signwise_operation& described, c
         case SIGNWISE_SOFTMAX: made = make_softmax(described, inputs, output, kernels); break;
         default: throw Error("unknown operation " + std::to_string(described.kind));
     }
+    bool kept = true;
+    for (const Value& input : inputs) kept = kept && input.nonnegative;
+    switch (described.kind) {
+        case SIGNWISE_RELU: output.nonnegative = true; break;
+        case SIGNWISE_CONV:
+        case SIGNWISE_DENSE:
+        case SIGNWISE_AFFINE:
+        case SIGNWISE_ADD: output.nonnegative = described.relu != 0; break;
+        default: output.nonnegative = kept;  // what picks, moves, joins and averages
+    }
     const int64_t plane = checked_product(output.shape.height, output.shape.width, "a value");
     check_size(checked_product(plane, output.shape.channels, "a value"), 1, kLargestSize, "the size of a value");
     return made;

@@ -1,7 +1,7 @@
 // A few threads that share one loop at a time. Each begins with its own part of it, so that what it wrote in one loop is
 // in its cache when it reads it in the next, and helps the others when it is done. They spin for a moment between loops,
-// since the layers of a network come in quick succession, and then sleep. All programs of a process use the same ones, which live until it ends. A forked
-// child does not have them: it is given new ones.
+// since the layers of a network come in quick succession, and then sleep. All programs of a process use the same ones,
+// which live until it ends. A forked child does not have them: it is given new ones.
 
 #pragma once
 

@@ -24,6 +24,7 @@ struct Value {
     Shape shape;
     Type type = Type::float32;
     float scale = 1;
+    bool nonnegative = false;  // never below zero, as after a ReLU
 
     int64_t bytes() const { return shape.count() * (type == Type::float32 ? 4 : 1); }
 };

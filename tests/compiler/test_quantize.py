@@ -20,15 +20,22 @@ def seen(*batches):
     return values.quantized()
 
 
-def test_values_that_are_never_negative_use_all_256_steps():
-    assert seen([0, 5.1], [1, 2]).type == "uint8"
+def test_values_that_are_never_negative_leave_room_for_a_sum_of_two():
+    kept = seen([0, 5.1], [1, 2])
+    assert kept.type == "int8" and 127 * kept.scale == pytest.approx(5.1, rel=0.1)
     assert seen([0, 5.1], [-0.01, 2]).type == "int8"
+
+
+def test_raw_pixels_stay_exact():
+    assert seen([0, 255], [17, 4]) == ops.Quantized(type="uint8", scale=1.0)
+    assert seen([0, 256], [17, 4]).type == "int8"
+    assert seen([0, 255], [17, 4.5]).type == "int8"
 
 
 def test_an_outlier_is_cut_off_where_that_costs_less_than_coarse_steps():
     numbers = np.abs(np.random.default_rng(0).standard_normal(8000))
     without, beside = seen(numbers), seen(np.append(numbers, 6.0))
-    assert without.scale < beside.scale < 6.0 / 255
+    assert without.scale < beside.scale < 6.0 / 127
 
 
 def test_a_value_that_is_always_zero_gets_a_scale():
@@ -48,7 +55,7 @@ def test_integers_reach_back_through_pools_that_only_pick():
     sw.binarize_(model)
     program = compile(model, torch.zeros(1, 3, 6, 6), "int8", calibrate=torch.randn(8, 3, 6, 6))
     kinds = {operation.kind: operation.out for operation in program.ops}
-    assert kinds["conv"] == kinds["maxpool"] == kinds["flatten"] and kinds["conv"].type == "uint8"
+    assert kinds["conv"] == kinds["maxpool"] == kinds["flatten"] and kinds["conv"].type == "int8"
     assert program.ops[-1].out is None
 
 

@@ -94,6 +94,28 @@ def test_binary_convolutions_of_integers_are_exact(isa, kind):
         np.testing.assert_array_equal(found, reference(images, signs, stride, padding, dilation, groups))
 
 
+def test_convolutions_of_integers_that_are_never_negative_are_exact(isa):
+    # What follows a ReLU and is three pixels wide may be computed in another way, two output pixels at a time.
+    rng = np.random.default_rng(9)
+    kept = ops.Quantized(type="int8", scale=1.0)
+    for _ in range(SHAPES // 2):
+        channels, filters, rows = pick(rng, 22, 70), pick(rng, 20, 70), pick(rng, 1, 4)
+        size, padding = (pick(rng, 4, 9), 2 * pick(rng, 1, 20)), (pick(rng, 0, 2), 1, pick(rng, 0, 2), 1)
+        images = rng.integers(0, 128, (pick(rng, 1, 3), channels, *size))
+        signs = rng.choice([-1, 1], (filters, channels, rows, 3))
+        layer = ops.Conv(
+            inputs=(1,), weight="weight", bits=1, out_channels=filters, kernel=(rows, 3), padding=padding
+        )  # fmt: skip
+        program = Program(
+            input_shape=images.shape[1:],
+            ops=(ops.Relu(inputs=(0,), out=kept), layer),
+            tensors={"weight": pack(signs)},
+            output=2,
+        )
+        found = Model(program, pick(rng, 1, 2))(images)
+        np.testing.assert_array_equal(found, reference(images, signs, (1, 1), padding, (1, 1), 1))
+
+
 def test_float_convolutions_equal_the_reference(isa):
     rng = np.random.default_rng(3)
     for _ in range(SHAPES // 2):
