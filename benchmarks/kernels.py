@@ -3,9 +3,10 @@
     python benchmarks/kernels.py               # about a minute; writes results/kernels.json
 
 A look-up of five weights is one vector load, and a core loads two vectors a cycle: that is the limit. For 8 bits on
-CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each. Each layer is timed on its own,
-best of many; the shares of its phases come from separate runs with a stop-watch, which slows them a little. The clock
-is measured before and after each layer, since it depends on the load of the whole machine.
+CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each, and with a stride of 1 four products
+stand for six (csrc/winograd.h). Each layer is timed on its own, best of many; the shares of its phases come from separate
+runs with a stop-watch, which slows them a little. The clock is measured before and after each layer, since it depends on
+the load of the whole machine.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def program(layer: Layer, *, eight_bits: bool) -> Program:
     """The layer behind an operation that makes its input what a network would give it: rectified, maybe 8 bits."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 256, (layer.filters, layer.channels * 9 // 8)).astype(np.uint8)
-    kept = ops.Quantized(type="uint8", scale=2.0**-6) if eight_bits else None
-    coarse = ops.Quantized(type="uint8", scale=1.0) if eight_bits else None
+    kept = ops.Quantized(type="int8", scale=2.0**-5) if eight_bits else None
+    coarse = ops.Quantized(type="int8", scale=1.0) if eight_bits else None
     convolution = ops.Conv(
         inputs=(1,), weight="bits", bits=1, out_channels=layer.filters, kernel=(3, 3), padding=(1, 1, 1, 1),
         stride=(layer.stride, layer.stride), relu=True, out=coarse,
@@ -111,9 +112,9 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
     shortest = min(whole - profile[0, 4], profile[1, 4])
     hertz = max(hertz, clock(library))
     if eight_bits and isa == "avx512vnni":
-        additions_an_instruction = VECTOR_BYTES[isa]
+        additions_an_instruction = VECTOR_BYTES[isa] * (1.5 if layer.stride == 1 else 1.0)
     else:
-        additions_an_instruction = WEIGHTS_A_LOOKUP * VECTOR_BYTES[isa] // (2 if eight_bits else 4)
+        additions_an_instruction = WEIGHTS_A_LOOKUP * VECTOR_BYTES[isa] / (2 if eight_bits else 4)
     limit = 2 * additions_an_instruction * hertz
     phases = profile[1, :4]
     return {
