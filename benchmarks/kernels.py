@@ -3,10 +3,10 @@
     python benchmarks/kernels.py               # about a minute; writes results/kernels.json
 
 A look-up of five weights is one vector load, and a core loads two vectors a cycle: that is the limit. For 8 bits on
-CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each, and with a stride of 1 four products
-stand for six (csrc/winograd.h). Each layer is timed on its own, best of many; the shares of its phases come from separate
-runs with a stop-watch, which slows them a little. The clock is measured before and after each layer, since it depends on
-the load of the whole machine.
+CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each; with a stride of 1, four products
+stand for six (csrc/winograd.h). Each layer is timed on its own, best of many; the shares of its phases come from
+separate runs with a stop-watch, which slows them a little. The clock is measured before and after each layer, since it
+depends on the load of the whole machine.
 """
 
 from __future__ import annotations
