@@ -87,8 +87,9 @@ struct Planner {
     std::vector<std::vector<int32_t>> forms;
     std::vector<Lanes> lanes;
     std::vector<int64_t> tap_offsets;
-    std::vector<int32_t> tap_masks;          // [vector][tap]
-    std::vector<std::vector<bool>> masks;    // [mask][lane]
+    std::vector<int32_t> kinds;            // [vector], of plain planes
+    std::vector<int32_t> tap_masks;        // [kind][tap]
+    std::vector<std::vector<bool>> masks;  // [mask][lane]
 
     Planner(const ConvolutionShape& shape_, const Grid& grid_, const Geometry& geometry_)
         : shape(shape_), grid(grid_), geometry(geometry_) {
@@ -124,32 +125,47 @@ struct Planner {
         mask_taps();
     }
 
-    // In padded planes every lane counts: the first mask.
+    // In padded planes every lane counts: that is the first mask. In plain ones, vectors that begin in the same column and
+    // are as far from the upper and the lower border see the same of them.
     void mask_taps() {
         std::map<std::vector<bool>, int32_t> known{{std::vector<bool>(size_t(grid.lanes), true), 0}};
-        for (int64_t vector = 0; vector < grid.vectors(); ++vector) {
-            for (int64_t y = 0; y < shape.kernel_height; ++y) {
-                for (int64_t x = 0; x < shape.kernel_width; ++x) {
-                    std::vector<bool> mask(size_t(grid.lanes), true);
-                    for (int lane = 0; geometry.plain && lane < grid.lanes; ++lane) {
-                        const auto [image, row, column] = grid.pixel(vector, lane);
-                        const int64_t from_row = row * shape.stride_height + y * shape.dilation_height - shape.top;
-                        const int64_t from_column = column * shape.stride_width + x * shape.dilation_width - shape.left;
-                        mask[size_t(lane)] = grid.valid(vector, lane) && from_row >= 0 && from_row < shape.height &&
-                                             from_column >= 0 && from_column < shape.width;
-                    }
-                    tap_masks.push_back(known.emplace(std::move(mask), int32_t(known.size())).first->second);
-                }
+        std::map<std::array<int64_t, 4>, int32_t> known_kinds;
+        const int64_t below = shape.stride_height * (grid.lanes / grid.width + 2) +
+                              shape.dilation_height * (shape.kernel_height - 1) + 1;
+        for (int64_t vector = 0; geometry.plain && vector < grid.vectors(); ++vector) {
+            const auto [image, row, column] = grid.pixel(vector, 0);
+            const int64_t from_row = row * shape.stride_height;
+            const std::array<int64_t, 4> kind = {column, std::min(from_row, shape.top),
+                                                 std::min(shape.height - from_row, below),
+                                                 grid.valid(vector, grid.lanes - 1) ? 0 : vector};
+            const auto [found, added] = known_kinds.emplace(kind, int32_t(known_kinds.size()));
+            kinds.push_back(found->second);
+            for (int64_t tap = 0; added && tap < shape.taps(); ++tap) {
+                tap_masks.push_back(known.emplace(mask(vector, tap), int32_t(known.size())).first->second);
             }
         }
         masks.resize(known.size());
         for (const auto& [mask, index] : known) masks[size_t(index)] = mask;
     }
 
+    // The lanes of a vector that a tap does not move beyond a border.
+    std::vector<bool> mask(int64_t vector, int64_t tap) const {
+        const int64_t down = tap / shape.kernel_width * shape.dilation_height - shape.top;
+        const int64_t right = tap % shape.kernel_width * shape.dilation_width - shape.left;
+        std::vector<bool> inside;
+        for (int lane = 0; lane < grid.lanes; ++lane) {
+            const auto [image, row, column] = grid.pixel(vector, lane);
+            const int64_t y = row * shape.stride_height + down, x = column * shape.stride_width + right;
+            inside.push_back(grid.valid(vector, lane) && y >= 0 && y < shape.height && x >= 0 && x < shape.width);
+        }
+        return inside;
+    }
+
     // The source that a vector sees through a tap.
     Lanes source(int64_t vector, size_t tap) const {
         const Lanes& from = lanes[size_t(vector)];
-        return {from.form, from.start + tap_offsets[tap], tap_masks[size_t(vector) * tap_offsets.size() + tap]};
+        const int32_t mask = geometry.plain ? tap_masks[size_t(kinds[size_t(vector)]) * tap_offsets.size() + tap] : 0;
+        return {from.form, from.start + tap_offsets[tap], mask};
     }
 
     // The longest power of two such that every form consists of runs of that many.
@@ -375,9 +391,7 @@ Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int
             const Lanes& vector = planner.lanes[size_t(first + u)];
             key.push_back(vector.form);
             key.push_back(vector.start - base);
-            for (size_t tap = 0; tap < planner.tap_offsets.size(); ++tap) {
-                key.push_back(planner.source(first + u, tap).mask);
-            }
+            if (plain) key.push_back(planner.kinds[size_t(first + u)]);
         }
         const auto [found, added] = known.emplace(std::move(key), int32_t(patterns.size()));
         tiles.push_back({found->second, int32_t(first), int32_t(count), base});

@@ -127,7 +127,8 @@ struct VectorKernels {
     // to (+)= from, for `count` sums, a multiple of the lanes.
     void (*widen)(const int16_t* from, int32_t* to, int64_t count, bool first);
 
-    // Sums (float32 or int32) of `filters` filters and `vectors` vectors, V = `together`, to the output; runs[run_starts[v] .. run_starts[v + 1]).
+    // Sums (float32 or int32) of `filters` filters and `vectors` vectors, V = `together`, to the output. The lanes of vector
+    // v go to runs[run_starts[v] .. run_starts[v + 1]).
     using FinishTile = void (*)(const Finish& what, const void* sums, int64_t together, int64_t first_filter,
                                 int64_t filters, int64_t vectors, const int32_t* run_starts, const Run* runs);
     FinishTile finish;

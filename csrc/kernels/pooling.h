@@ -64,9 +64,9 @@ void pool_channel(const Window& window, const float* image, float* scratch, floa
     }
 }
 
-// The usual window, two by two pixels side by side: N answers from 2 * N pixels of two rows.
+// Windows of two by two pixels, side by side: N answers from 2 * N pixels of two rows.
 template <bool Maximum, int N>
-inline void pool_pairs(const float* above, const float* below, float* to) {
+inline void pool_some_pairs(const float* above, const float* below, float* to) {
     using V = Vector<float, N * 4>;
     V sums[2];
     for (int half = 0; half < 2; ++half) {
@@ -85,18 +85,17 @@ inline void pool_pairs(const float* above, const float* below, float* to) {
 }
 
 template <bool Maximum>
-void pool_pairs(const Window& window, const float* image, float*, float* to) {
+void pool_pairs(const Window& window, const float* image, float* to) {
     for (int64_t y = 0; y < window.out_height; ++y, image += 2 * window.width, to += window.out_width) {
         int64_t x = 0;
-        for (; x + 8 <= window.out_width; x += 8) pool_pairs<Maximum, 8>(image + 2 * x, image + window.width + 2 * x, to + x);
-        for (; x + 4 <= window.out_width; x += 4) pool_pairs<Maximum, 4>(image + 2 * x, image + window.width + 2 * x, to + x);
+        const float* below = image + window.width;
+        for (; x + 8 <= window.out_width; x += 8) pool_some_pairs<Maximum, 8>(image + 2 * x, below + 2 * x, to + x);
+        for (; x + 4 <= window.out_width; x += 4) pool_some_pairs<Maximum, 4>(image + 2 * x, below + 2 * x, to + x);
         for (; x < window.out_width; ++x) {
-            float pixels[4];
-            std::memcpy(pixels, image + 2 * x, 8);
-            std::memcpy(pixels + 2, image + window.width + 2 * x, 8);
-            combine<Maximum>(pixels + 2, pixels, 2);
-            combine<Maximum>(pixels + 1, pixels, 1);
-            to[x] = pixels[0];
+            float pair[2] = {image[2 * x], image[2 * x + 1]};
+            combine<Maximum>(below + 2 * x, pair, 2);
+            combine<Maximum>(pair + 1, pair, 1);
+            to[x] = pair[0];
         }
     }
 }
@@ -106,11 +105,12 @@ void pool_any(const Window& window, const float* image, float* scratch, float* t
     const bool pairs = window.kernel[0] == 2 && window.kernel[1] == 2 && window.stride[0] == 2 && window.stride[1] == 2 &&
                        window.top == 0 && window.left == 0 && 2 * window.out_height <= window.height &&
                        2 * window.out_width <= window.width;
-    (pairs ? pool_pairs<Maximum> : pool_channel<Maximum>)(window, image, scratch, to);
+    if (pairs) return pool_pairs<Maximum>(window, image, to);
+    pool_channel<Maximum>(window, image, scratch, to);
 }
 
 void pool(const Window& window, const float* image, float* scratch, float* to) {
-    (window.maximum ? pool_any<true> : pool_any<false>)(window, image, scratch, to);
+    window.maximum ? pool_any<true>(window, image, scratch, to) : pool_any<false>(window, image, scratch, to);
 }
 
 }  // namespace
