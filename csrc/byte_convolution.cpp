@@ -6,6 +6,7 @@
 #include "planes.h"
 
 namespace signwise {
+
 bool ByteConvolution::suits(const ConvolutionShape& shape, const Kernels& kernels) {
     return kernels.bytes != nullptr && shape.stride_width <= 2 && fills(shape.out_width(), kRunPixels) &&
            fills(shape.group_filters(), kByteFilters) && fills(shape.group_channels(), kBlockChannels) &&
@@ -15,25 +16,22 @@ bool ByteConvolution::suits(const ConvolutionShape& shape, const Kernels& kernel
 ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels)
     : shape_(shape),
       kernels_(&kernels),
-      blocks_(blocks_of(shape.group_channels(), kBlockChannels)),
-      filter_blocks_(blocks_of(shape.group_filters(), kByteFilters)),
+      blocks_(shape),
       rows_(shape.seen_height()),
       pitch_(shape.seen_width()),
-      zeros_(size_t(shape.out_channels), 0),
-      no_channel_(size_t(shape.height * shape.width), 0) {
+      zeros_(size_t(shape.out_channels), 0) {
     for (int64_t y = 0; y < shape.kernel_height; ++y) {
         for (int64_t x = 0; x < shape.kernel_width; ++x) {
             taps_.push_back(int32_t((y * shape.dilation_height * pitch_ + x * shape.dilation_width) * 4));
         }
     }
-    const int64_t channels = shape.group_channels(), filters = shape.group_filters(), taps = shape.taps();
+    const int64_t channels = shape.group_channels(), taps = shape.taps();
     const int64_t row_bytes = (channels * taps + 7) / 8, block_bytes = kByteFilters * 4;
-    const int64_t filter_bytes = checked_product(blocks_ * taps, block_bytes, "a weight");
-    bits_.resize(size_t(checked_product(filter_bytes, shape.groups * filter_blocks_, "a weight")));
+    filter_bytes_ = checked_product(blocks_.blocks() * taps, block_bytes, "a weight");
+    bits_.resize(size_t(checked_product(filter_bytes_, blocks_.filter_blocks(), "a weight")));
     for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
-        const int64_t group = filter / filters, within = filter % filters;
-        const int64_t place = group * filter_blocks_ + within / kByteFilters;
-        uint8_t* to = bits_.data() + place * filter_bytes + within % kByteFilters * 4;
+        const auto [filter_block, within] = blocks_.place(filter);
+        uint8_t* to = bits_.data() + filter_block * filter_bytes_ + within * 4;
         int32_t sum = 0;
         for (int64_t i = 0; i < channels * taps; ++i) {
             const int64_t channel = i / taps, tap = i % taps, plane = channel % kBlockChannels / 4;
@@ -41,8 +39,8 @@ ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* b
             to[(channel / kBlockChannels * taps + tap) * block_bytes + channel % 4] |= uint8_t(bit << plane);
             sum += bit ? 1 : -1;
         }
-        // The missing channels of the last block hold zeros, and their weights are -1.
-        corrections_.push_back(int32_t(-128 * (sum - (blocks_ * kBlockChannels - channels) * taps)));
+        // The weights of missing channels are -1.
+        corrections_.push_back(int32_t(-128 * (sum - blocks_.missing_channels() * taps)));
     }
 }
 
@@ -70,8 +68,6 @@ const ByteConvolution::Plan& ByteConvolution::plan(int64_t images) const {
 }
 
 void ByteConvolution::prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const {
-    const int64_t channels = shape_.group_channels(), pixels = shape_.height * shape_.width;
-    const int64_t group_planes = blocks_ * kBlockPlanes, count = shape_.groups * group_planes;
     Padding how{};
     how.zero = input.type == Type::int8 ? 128 : 0;
     how.height = shape_.height;
@@ -81,30 +77,23 @@ void ByteConvolution::prepare(const Plan& plan, int64_t images, const View& inpu
     how.rows = rows_;
     how.pitch = pitch_;
     const auto pad = [&](int64_t index, int64_t image, int64_t first_row, int64_t end_row) {
-        const int64_t group = index / group_planes, first = index % group_planes * 4;
-        const uint8_t* four[4];
-        for (int64_t i = 0; i < 4; ++i) {
-            const int64_t channel = image * shape_.in_channels + group * channels + first + i;
-            four[i] = first + i < channels ? static_cast<const uint8_t*>(input.data) + channel * pixels
-                                           : no_channel_.data();
-        }
+        const auto four = blocks_.channels(input.data, image, index);
         char* to = planes + index * plan.group_stride + image * rows_ * pitch_ * 4;
         Padding some = how;
         some.first = first_row;
         some.end = end_row;
-        kernels_->bytes->interleave(some, four, reinterpret_cast<uint32_t*>(to));
+        kernels_->bytes->interleave(some, four.data(), reinterpret_cast<uint32_t*>(to));
     };
-    const bool by_rows = plan.parts() > 1;
-    each_padded(work, count, images, rows_, count * plan.group_stride / 64, by_rows, pad);
+    const int64_t cycles = blocks_.planes() * plan.group_stride / 64;
+    each_padded(work, blocks_.planes(), images, rows_, cycles, plan.parts() > 1, pad);
 }
 
 void ByteConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
     const Plan& plan = this->plan(images);
     // The last run may read beyond the last row.
     const int64_t slack = kRunPixels * shape_.stride_width * 4;
-    const int64_t all = checked_product(plan.group_stride, shape_.groups * blocks_ * kBlockPlanes, "a padded input");
+    const int64_t all = checked_product(plan.group_stride, blocks_.planes(), "a padded input");
     char* planes = work.shared.reserve(all + slack);
-    for (Buffer& buffer : work.own) buffer.reserve(BytePlan::scratch_bytes());
     finish.correction = input.type == Type::int8 ? corrections_.data() : zeros_.data();
     finish.factor = input.scale;
     finish.filter_stride = shape_.out_height() * shape_.out_width();
@@ -112,22 +101,13 @@ void ByteConvolution::run(int64_t images, const View& input, Finish finish, Work
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
         prepare(plan, images, input, planes, work);
     }
-    const ByteLayer layer{blocks_, plan.group_stride, taps_.data(), int64_t(taps_.size())};
-    const int64_t parts = plan.parts(), filters = shape_.group_filters();
-    work.each(shape_.groups * parts * filter_blocks_, shape_.macs() * images / 64, [&](int64_t index, int thread) {
-        const int64_t filter_block = index % filter_blocks_, part = index / filter_blocks_ % parts;
-        const int64_t group = index / filter_blocks_ / parts, first = filter_block * kByteFilters;
-        const int64_t bits_at = (group * filter_blocks_ + filter_block) * blocks_ * layer.tap_count * kByteFilters * 4;
-        const int64_t planes_at = group * blocks_ * kBlockPlanes * plan.group_stride;
-        const auto* origin = reinterpret_cast<const uint8_t*>(planes) + planes_at;
-        const auto sum = [&](int64_t first_run, int64_t count, int32_t* const* to, const int32_t* places) {
-            const uint8_t* inputs[kRunsTogether];
-            for (int64_t i = 0; i < count; ++i) inputs[i] = origin + plan.inputs[size_t(first_run + i)];
-            kernels_->bytes->sums[shape_.stride_width - 1][count - 1](layer, inputs, bits_.data() + bits_at, to, places);
-        };
-        plan.run_part(part, kernels_->vectors[0], finish, group * filters + first,
-                      std::min<int64_t>(kByteFilters, filters - first), work.own[size_t(thread)].data(), work.phases, sum);
-    });
+    const ByteLayer layer{blocks_.blocks(), plan.group_stride, taps_.data(), int64_t(taps_.size())};
+    const auto& kernels = kernels_->bytes->sums[shape_.stride_width - 1];
+    blocks_.run(plan, planes, plan.group_stride, shape_.macs() * images / 64, *kernels_, finish, work,
+                [&](int64_t filter_block, const uint8_t* const* inputs, int64_t count, int32_t* const* to,
+                    const int32_t* places) {
+                    kernels[count - 1](layer, inputs, bits_.data() + filter_block * filter_bytes_, to, places);
+                });
 }
 
 }  // namespace signwise

@@ -36,13 +36,13 @@ class ByteConvolution {
 
     ConvolutionShape shape_;
     const Kernels* kernels_;
-    int64_t blocks_, filter_blocks_;   // of a group
+    ByteBlocks blocks_;
     int64_t rows_, pitch_;             // of a padded plane
     std::vector<int32_t> taps_;
+    int64_t filter_bytes_;             // of 32 filters
     std::vector<uint8_t> bits_;        // [group][32 filters][block][tap][128]
     std::vector<int32_t> corrections_; // what flipping the highest bit of signed inputs adds to each filter's sum, taken back
     std::vector<int32_t> zeros_;
-    std::vector<uint8_t> no_channel_;  // for the channels that are missing in the last plane
 
     struct Cache {
         std::mutex mutex;

@@ -1,11 +1,14 @@
-// What the convolutions of bytes share: output pixels in runs, whose sums are finished in vectors of 32.
+// What the convolutions of bytes share: channels and filters in blocks, and output pixels in runs, whose sums are finished
+// in vectors of 32.
 
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "convolution.h"
 #include "geometry.h"
 #include "work.h"
 
@@ -73,6 +76,69 @@ struct BytePlan {
         const StopWatch watch(phases != nullptr ? &phases->finish : nullptr);
         kernels.finish(how, sums, 1, first_filter, filters, some, run_starts.data() + first_vector, runs.data());
     }
+};
+
+// Channels in planes of four and blocks of eight planes, filters in blocks of kByteFilters, for every group.
+class ByteBlocks {
+  public:
+    explicit ByteBlocks(const ConvolutionShape& shape)
+        : shape_(shape),
+          blocks_(blocks_of(shape.group_channels(), kBlockChannels)),
+          filter_blocks_(blocks_of(shape.group_filters(), kByteFilters)),
+          no_channel_(size_t(shape.height * shape.width), 0) {}
+
+    int64_t blocks() const { return blocks_; }  // of channels of a group
+    int64_t planes() const { return shape_.groups * blocks_ * kBlockPlanes; }
+    int64_t filter_blocks() const { return shape_.groups * filter_blocks_; }
+
+    // The block of a filter, and its place within.
+    std::array<int64_t, 2> place(int64_t filter) const {
+        const int64_t group = filter / shape_.group_filters(), within = filter % shape_.group_filters();
+        return {group * filter_blocks_ + within / kByteFilters, within % kByteFilters};
+    }
+
+    // Channels that the last block lacks; their inputs are zeros.
+    int64_t missing_channels() const { return blocks_ * kBlockChannels - shape_.group_channels(); }
+
+    // The images of the four channels of a plane.
+    std::array<const uint8_t*, 4> channels(const void* images, int64_t image, int64_t plane) const {
+        const int64_t group = plane / (blocks_ * kBlockPlanes), first = plane % (blocks_ * kBlockPlanes) * 4;
+        std::array<const uint8_t*, 4> four;
+        for (int64_t i = 0; i < 4; ++i) {
+            const int64_t channel = image * shape_.in_channels + group * shape_.group_channels() + first + i;
+            four[size_t(i)] = first + i < shape_.group_channels()
+                                  ? static_cast<const uint8_t*>(images) + channel * shape_.height * shape_.width
+                                  : no_channel_.data();
+        }
+        return four;
+    }
+
+    // All sums and their epilogue: sum(filter block, inputs, count, to, places) for up to kRunsTogether runs of planes that
+    // are `plane_stride` bytes apart.
+    template <class Sum>
+    void run(const BytePlan& plan, const char* planes, int64_t plane_stride, int64_t cycles, const Kernels& kernels,
+             const Finish& finish, Work& work, const Sum& sum) const {
+        for (Buffer& buffer : work.own) buffer.reserve(BytePlan::scratch_bytes());
+        const int64_t parts = plan.parts(), filters = shape_.group_filters();
+        work.each(shape_.groups * parts * filter_blocks_, cycles, [&](int64_t index, int thread) {
+            const int64_t block = index % filter_blocks_, part = index / filter_blocks_ % parts;
+            const int64_t group = index / filter_blocks_ / parts, first = block * kByteFilters;
+            const auto* origin = reinterpret_cast<const uint8_t*>(planes) + group * blocks_ * kBlockPlanes * plane_stride;
+            const auto sum_runs = [&](int64_t first_run, int64_t count, int32_t* const* to, const int32_t* places) {
+                const uint8_t* inputs[kRunsTogether];
+                for (int64_t i = 0; i < count; ++i) inputs[i] = origin + plan.inputs[size_t(first_run + i)];
+                sum(group * filter_blocks_ + block, inputs, count, to, places);
+            };
+            plan.run_part(part, kernels.vectors[0], finish, group * filters + first,
+                          std::min<int64_t>(kByteFilters, filters - first), work.own[size_t(thread)].data(), work.phases,
+                          sum_runs);
+        });
+    }
+
+  private:
+    ConvolutionShape shape_;
+    int64_t blocks_, filter_blocks_;   // of a group
+    std::vector<uint8_t> no_channel_;
 };
 
 }  // namespace signwise

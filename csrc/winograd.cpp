@@ -24,25 +24,23 @@ bool WinogradConvolution::suits(const ConvolutionShape& shape, const Value& inpu
 WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels)
     : shape_(shape),
       kernels_(&kernels),
-      blocks_(blocks_of(shape.group_channels(), kBlockChannels)),
-      filter_blocks_(blocks_of(shape.group_filters(), kByteFilters)),
+      blocks_(shape),
       rows_(shape.seen_height()),
       pitch_(shape.width / 2),
-      zeros_(size_t(shape.out_channels), 0),
-      no_channel_(size_t(shape.height * shape.width), 0) {
+      zeros_(size_t(shape.out_channels), 0) {
     for (int64_t y = 0; y < shape.kernel_height; ++y) taps_.push_back(int32_t(y * shape.dilation_height * pitch_ * 4));
-    const int64_t channels = shape.group_channels(), filters = shape.group_filters(), taps = shape.kernel_height;
+    const int64_t channels = shape.group_channels(), taps = shape.kernel_height;
     const int64_t row_bytes = (channels * taps * 3 + 7) / 8;
-    bits_.resize(size_t(checked_product(filter_bytes(), shape.groups * filter_blocks_, "a weight")));
+    filter_bytes_ = checked_product(6 * blocks_.blocks() * taps, kBlockBytes, "a weight");
+    bits_.resize(size_t(checked_product(filter_bytes_, blocks_.filter_blocks(), "a weight")));
     for (std::vector<int32_t>& of_pixels : corrections_) {
-        of_pixels.resize(size_t(shape.groups * filter_blocks_ * kByteFilters));
+        of_pixels.resize(size_t(blocks_.filter_blocks() * kByteFilters));
     }
     for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
-        const int64_t group = filter / filters, within = filter % filters;
-        const int64_t place = (group * filter_blocks_ + within / kByteFilters) * kByteFilters + within % kByteFilters;
-        uint8_t* to = bits_.data() + place / kByteFilters * filter_bytes() + place % kByteFilters * 4;
-        // The missing channels of the last block hold zeros, and their weights are -1.
-        const int32_t missing = -int32_t((blocks_ * kBlockChannels - channels) * taps);
+        const auto [filter_block, within] = blocks_.place(filter);
+        uint8_t* to = bits_.data() + filter_block * filter_bytes_ + within * 4;
+        // The weights of missing channels are -1.
+        const int32_t missing = -int32_t(blocks_.missing_channels() * taps);
         int32_t totals[4] = {missing, missing, missing, missing};
         for (int64_t i = 0; i < channels * taps; ++i) {
             int32_t g[3];
@@ -51,7 +49,7 @@ WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const ui
             const int64_t channel = i / taps, tap = i % taps;
             for (int k = 0; k < 4; ++k) {
                 const int64_t planes = k == 1 || k == 2 ? kPairPlanes : kBlockPlanes, plane = channel / 4;
-                const int64_t block = kSumPlace[k] * blocks_ + plane / planes;
+                const int64_t block = kSumPlace[k] * blocks_.blocks() + plane / planes;
                 uint8_t& byte = to[(block * taps + tap) * kBlockBytes + channel % 4];
                 if (weights[k] > 0) byte |= uint8_t(1 << plane % planes);
                 if (weights[k] * weights[k] == 9) byte |= uint8_t(1 << (kPairPlanes + plane % planes));
@@ -59,8 +57,9 @@ WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const ui
             }
         }
         // Differences of inputs have 128 added.
-        corrections_[0][size_t(place)] = -128 * totals[0] - 64 * totals[2];
-        corrections_[1][size_t(place)] = 64 * totals[2] + 128 * totals[3];
+        const size_t place = size_t(filter_block * kByteFilters + within);
+        corrections_[0][place] = -128 * totals[0] - 64 * totals[2];
+        corrections_[1][place] = 64 * totals[2] + 128 * totals[3];
     }
 }
 
@@ -71,7 +70,7 @@ const WinogradConvolution::Plan& WinogradConvolution::plan(int64_t images) const
     auto made = std::make_unique<Plan>();
     const int64_t image_stride = checked_product(checked_product(rows_, pitch_, "a padded image"), 4, "a padded image");
     made->plane_stride = checked_product(image_stride, images, "a padded channel");
-    made->transform_stride = checked_product(made->plane_stride, shape_.groups * blocks_ * kBlockPlanes, "a padded input");
+    made->transform_stride = checked_product(made->plane_stride, blocks_.planes(), "a padded input");
     made->run_pixels = 2 * kRunPairs;
     // Rows of pairs follow each other without a gap, as those of the output do.
     const int64_t pixels = shape_.out_height() * shape_.out_width();
@@ -87,28 +86,21 @@ const WinogradConvolution::Plan& WinogradConvolution::plan(int64_t images) const
 }
 
 void WinogradConvolution::prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const {
-    const int64_t channels = shape_.group_channels(), group_planes = blocks_ * kBlockPlanes;
     Padding how{};
     how.height = shape_.height;
     how.width = shape_.width;
     how.top = shape_.top;
     how.pitch = pitch_;
     const auto transform = [&](int64_t index, int64_t image, int64_t first_row, int64_t end_row) {
-        const int64_t group = index / group_planes, first = index % group_planes * 4;
-        const uint8_t* four[4];
-        for (int64_t i = 0; i < 4; ++i) {
-            const int64_t channel = image * shape_.in_channels + group * channels + first + i;
-            four[i] = first + i < channels
-                          ? static_cast<const uint8_t*>(input.data) + channel * shape_.height * shape_.width
-                          : no_channel_.data();
-        }
+        const auto four = blocks_.channels(input.data, image, index);
         Padding some = how;
         some.first = first_row;
         some.end = end_row;
         char* to = planes + index * plan.plane_stride + image * rows_ * pitch_ * 4;
-        kernels_->bytes->transform(some, four, plan.transform_stride / 4, reinterpret_cast<uint32_t*>(to));
+        kernels_->bytes->transform(some, four.data(), plan.transform_stride / 4, reinterpret_cast<uint32_t*>(to));
     };
-    each_padded(work, shape_.groups * group_planes, images, rows_, plan.transform_stride / 16, plan.parts() > 1, transform);
+    const int64_t cycles = plan.transform_stride / 16;
+    each_padded(work, blocks_.planes(), images, rows_, cycles, plan.parts() > 1, transform);
 }
 
 void WinogradConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
@@ -116,7 +108,6 @@ void WinogradConvolution::run(int64_t images, const View& input, Finish finish, 
     // The last run may read beyond the last row.
     const int64_t slack = kRunPairs * 4;
     char* planes = work.shared.reserve(checked_product(4, plan.transform_stride, "a padded input") + slack);
-    for (Buffer& buffer : work.own) buffer.reserve(BytePlan::scratch_bytes());
     finish.correction = zeros_.data();
     finish.factor = input.scale;
     finish.filter_stride = shape_.out_height() * shape_.out_width();
@@ -124,24 +115,16 @@ void WinogradConvolution::run(int64_t images, const View& input, Finish finish, 
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
         prepare(plan, images, input, planes, work);
     }
-    const ByteLayer layer{blocks_, plan.plane_stride, taps_.data(), int64_t(taps_.size())};
-    const int64_t parts = plan.parts(), filters = shape_.group_filters();
-    work.each(shape_.groups * parts * filter_blocks_, shape_.macs() * images / 96, [&](int64_t index, int thread) {
-        const int64_t block = index % filter_blocks_, part = index / filter_blocks_ % parts;
-        const int64_t group = index / filter_blocks_ / parts, place = group * filter_blocks_ + block;
-        const int32_t* corrections[2] = {corrections_[0].data() + place * kByteFilters,
-                                         corrections_[1].data() + place * kByteFilters};
-        const auto* origin = reinterpret_cast<const uint8_t*>(planes) + group * blocks_ * kBlockPlanes * plan.plane_stride;
-        const auto sum = [&](int64_t first_run, int64_t count, int32_t* const* to, const int32_t* places) {
-            const uint8_t* inputs[kRunsTogether];
-            for (int64_t i = 0; i < count; ++i) inputs[i] = origin + plan.inputs[size_t(first_run + i)];
-            kernels_->bytes->pair_sums[count - 1](layer, plan.transform_stride, inputs,
-                                                  bits_.data() + place * filter_bytes(), corrections, to, places);
-        };
-        plan.run_part(part, kernels_->vectors[0], finish, group * filters + block * kByteFilters,
-                      std::min<int64_t>(kByteFilters, filters - block * kByteFilters), work.own[size_t(thread)].data(),
-                      work.phases, sum);
-    });
+    const ByteLayer layer{blocks_.blocks(), plan.plane_stride, taps_.data(), int64_t(taps_.size())};
+    blocks_.run(plan, planes, plan.plane_stride, shape_.macs() * images / 96, *kernels_, finish, work,
+                [&](int64_t filter_block, const uint8_t* const* inputs, int64_t count, int32_t* const* to,
+                    const int32_t* places) {
+                    const int64_t first = filter_block * kByteFilters;
+                    const int32_t* corrections[2] = {corrections_[0].data() + first, corrections_[1].data() + first};
+                    kernels_->bytes->pair_sums[count - 1](layer, plan.transform_stride, inputs,
+                                                          bits_.data() + filter_block * filter_bytes_, corrections, to,
+                                                          places);
+                });
 }
 
 }  // namespace signwise

@@ -44,18 +44,17 @@ class WinogradConvolution {
     };
 
     const Plan& plan(int64_t images) const;
-    int64_t filter_bytes() const { return 6 * blocks_ * shape_.kernel_height * kByteFilters * 4; }
     void prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const;
 
     ConvolutionShape shape_;
     const Kernels* kernels_;
-    int64_t blocks_, filter_blocks_;       // of a group
+    ByteBlocks blocks_;
     int64_t rows_, pitch_;                 // of a plane of pairs
     std::vector<int32_t> taps_;
+    int64_t filter_bytes_;                 // of 32 filters
     std::vector<uint8_t> bits_;            // [group][32 filters][sum 1, 2, 0, 3][block][tap][128]
     std::vector<int32_t> corrections_[2];  // [group][filter], rounded up to blocks: of even and odd pixels
     std::vector<int32_t> zeros_;
-    std::vector<uint8_t> no_channel_;      // for the channels that are missing in the last plane
 
     struct Cache {
         std::mutex mutex;
