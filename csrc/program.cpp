@@ -6,7 +6,7 @@
 namespace signwise {
 namespace {
 
-// Examples a portion: enough to fill vectors with the pixels of small planes, and rows of dense layers to share tables.
+// Examples a portion: images few enough to stay in the second-level cache, vectors many enough to share tables.
 constexpr int64_t kImages = 2;
 constexpr int64_t kVectors = 64;
 
