@@ -44,13 +44,10 @@ ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* b
     }
 }
 
-const ByteConvolution::Plan& ByteConvolution::plan(int64_t images) const {
-    const std::lock_guard<std::mutex> lock(cache_->mutex);
-    std::unique_ptr<const Plan>& found = cache_->plans[images];
-    if (found) return *found;
-    auto made = std::make_unique<Plan>();
+std::unique_ptr<BytePlan> ByteConvolution::plan(int64_t images) const {
+    auto made = std::make_unique<BytePlan>();
     const int64_t image_stride = checked_product(checked_product(rows_, pitch_, "a padded image"), 4, "a padded image");
-    made->group_stride = checked_product(image_stride, images, "a padded channel");
+    made->plane_stride = checked_product(image_stride, images, "a padded channel");
     made->run_pixels = kRunPixels;
     const int64_t height = shape_.out_height(), width = shape_.out_width();
     for (int64_t image = 0; image < images; ++image) {
@@ -63,36 +60,34 @@ const ByteConvolution::Plan& ByteConvolution::plan(int64_t images) const {
         }
     }
     made->finish();
-    found = std::move(made);
-    return *found;
+    return made;
 }
 
-void ByteConvolution::prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const {
+void ByteConvolution::prepare(const BytePlan& plan, int64_t images, const View& input, char* planes, Work& work) const {
     Padding how{};
     how.zero = input.type == Type::int8 ? 128 : 0;
     how.height = shape_.height;
     how.width = shape_.width;
     how.top = shape_.top;
     how.left = shape_.left;
-    how.rows = rows_;
     how.pitch = pitch_;
     const auto pad = [&](int64_t index, int64_t image, int64_t first_row, int64_t end_row) {
         const auto four = blocks_.channels(input.data, image, index);
-        char* to = planes + index * plan.group_stride + image * rows_ * pitch_ * 4;
+        char* to = planes + index * plan.plane_stride + image * rows_ * pitch_ * 4;
         Padding some = how;
         some.first = first_row;
         some.end = end_row;
         kernels_->bytes->interleave(some, four.data(), reinterpret_cast<uint32_t*>(to));
     };
-    const int64_t cycles = blocks_.planes() * plan.group_stride / 64;
+    const int64_t cycles = blocks_.planes() * plan.plane_stride / 64;
     each_padded(work, blocks_.planes(), images, rows_, cycles, plan.parts() > 1, pad);
 }
 
 void ByteConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
-    const Plan& plan = this->plan(images);
+    const BytePlan& plan = plans_->get(images, [&] { return this->plan(images); });
     // The last run may read beyond the last row.
     const int64_t slack = kRunPixels * shape_.stride_width * 4;
-    const int64_t all = checked_product(plan.group_stride, blocks_.planes(), "a padded input");
+    const int64_t all = checked_product(plan.plane_stride, blocks_.planes(), "a padded input");
     char* planes = work.shared.reserve(all + slack);
     finish.correction = input.type == Type::int8 ? corrections_.data() : zeros_.data();
     finish.factor = input.scale;
@@ -101,9 +96,9 @@ void ByteConvolution::run(int64_t images, const View& input, Finish finish, Work
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
         prepare(plan, images, input, planes, work);
     }
-    const ByteLayer layer{blocks_.blocks(), plan.group_stride, taps_.data(), int64_t(taps_.size())};
+    const ByteLayer layer{blocks_.blocks(), plan.plane_stride, taps_.data(), int64_t(taps_.size())};
     const auto& kernels = kernels_->bytes->sums[shape_.stride_width - 1];
-    blocks_.run(plan, planes, plan.group_stride, shape_.macs() * images / 64, *kernels_, finish, work,
+    blocks_.run(plan, planes, shape_.macs() * images / 64, *kernels_, finish, work,
                 [&](int64_t filter_block, const uint8_t* const* inputs, int64_t count, int32_t* const* to,
                     const int32_t* places) {
                     kernels[count - 1](layer, inputs, bits_.data() + filter_block * filter_bytes_, to, places);

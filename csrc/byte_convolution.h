@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "byte_parts.h"
@@ -27,12 +25,8 @@ class ByteConvolution {
     int64_t weight_bytes() const { return int64_t(bits_.size()); }
 
   private:
-    struct Plan : BytePlan {
-        int64_t group_stride;
-    };
-
-    const Plan& plan(int64_t images) const;
-    void prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const;
+    std::unique_ptr<BytePlan> plan(int64_t images) const;
+    void prepare(const BytePlan& plan, int64_t images, const View& input, char* planes, Work& work) const;
 
     ConvolutionShape shape_;
     const Kernels* kernels_;
@@ -44,11 +38,8 @@ class ByteConvolution {
     std::vector<int32_t> corrections_; // what flipping the highest bit of signed inputs adds to each filter's sum, taken back
     std::vector<int32_t> zeros_;
 
-    struct Cache {
-        std::mutex mutex;
-        std::map<int64_t, std::unique_ptr<const Plan>> plans;
-    };
-    std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
+    using Plans = Kept<int64_t, BytePlan>;  // by images
+    std::unique_ptr<Plans> plans_ = std::make_unique<Plans>();
 };
 
 }  // namespace signwise

@@ -24,9 +24,9 @@ inline bool fills(int64_t count, int64_t block) { return 2 * round_up(count, blo
 
 inline int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
 
-// The runs of all images, `run_pixels` long.
+// The runs of all images, `run_pixels` long, and how far apart the planes are that they read, in bytes.
 struct BytePlan {
-    int64_t run_pixels;
+    int64_t run_pixels, plane_stride;
     std::vector<int64_t> inputs;      // where each begins in a plane, in bytes
     std::vector<int32_t> run_starts;  // [vectors + 1]
     std::vector<Run> runs;            // where their sums go
@@ -113,17 +113,17 @@ class ByteBlocks {
         return four;
     }
 
-    // All sums and their epilogue: sum(filter block, inputs, count, to, places) for up to kRunsTogether runs of planes that
-    // are `plane_stride` bytes apart.
+    // All sums and their epilogue: sum(filter block, inputs, count, to, places) for up to kRunsTogether runs.
     template <class Sum>
-    void run(const BytePlan& plan, const char* planes, int64_t plane_stride, int64_t cycles, const Kernels& kernels,
-             const Finish& finish, Work& work, const Sum& sum) const {
+    void run(const BytePlan& plan, const char* planes, int64_t cycles, const Kernels& kernels, const Finish& finish,
+             Work& work, const Sum& sum) const {
         for (Buffer& buffer : work.own) buffer.reserve(BytePlan::scratch_bytes());
         const int64_t parts = plan.parts(), filters = shape_.group_filters();
         work.each(shape_.groups * parts * filter_blocks_, cycles, [&](int64_t index, int thread) {
             const int64_t block = index % filter_blocks_, part = index / filter_blocks_ % parts;
             const int64_t group = index / filter_blocks_ / parts, first = block * kByteFilters;
-            const auto* origin = reinterpret_cast<const uint8_t*>(planes) + group * blocks_ * kBlockPlanes * plane_stride;
+            const int64_t first_plane = group * blocks_ * kBlockPlanes;
+            const auto* origin = reinterpret_cast<const uint8_t*>(planes) + first_plane * plan.plane_stride;
             const auto sum_runs = [&](int64_t first_run, int64_t count, int32_t* const* to, const int32_t* places) {
                 const uint8_t* inputs[kRunsTogether];
                 for (int64_t i = 0; i < count; ++i) inputs[i] = origin + plan.inputs[size_t(first_run + i)];

@@ -44,15 +44,11 @@ const VectorKernels& Convolution::vectors(int64_t images) const {
 }
 
 const Geometry& Convolution::geometry(int64_t images, int threads) const {
-    const std::lock_guard<std::mutex> lock(cache_->mutex);
-    std::unique_ptr<const Geometry>& found = cache_->geometries[{images, threads}];
-    if (!found) {
-        const int bytes = vectors(images).bytes;
-        const int lanes = bytes / int(element_bytes());
+    return geometries_->get({images, threads}, [&] {
+        const int bytes = vectors(images).bytes, lanes = bytes / int(element_bytes());
         const bool plain = tables() && Geometry::suits_plain(shape_, images, lanes);
-        found = std::make_unique<const Geometry>(shape_, images, lanes, bytes, costs(), threads, plain);
-    }
-    return *found;
+        return std::make_unique<Geometry>(shape_, images, lanes, bytes, costs(), threads, plain);
+    });
 }
 
 int64_t Convolution::shared_bytes(const Geometry& plan) const {

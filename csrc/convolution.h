@@ -3,13 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "geometry.h"
+#include "kept.h"
 #include "kernels.h"
 #include "work.h"
 
@@ -70,11 +69,8 @@ class Convolution {
     std::vector<int16_t> int_weights_;
     std::vector<int32_t> corrections_;   // what centring the input took from each filter's sum
 
-    struct Cache {
-        std::mutex mutex;
-        std::map<std::pair<int64_t, int>, std::unique_ptr<const Geometry>> geometries;
-    };
-    std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
+    using Geometries = Kept<std::pair<int64_t, int>, Geometry>;  // by images and threads
+    std::unique_ptr<Geometries> geometries_ = std::make_unique<Geometries>();
 };
 
 }  // namespace signwise

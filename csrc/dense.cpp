@@ -46,16 +46,13 @@ int64_t Dense::weight_bytes() const {
     return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size()) * 4;
 }
 
-const Convolution* Dense::many_rows(bool integer) const {
-    const std::lock_guard<std::mutex> lock(cache_->mutex);
-    std::unique_ptr<Convolution>& found = cache_->convolutions[integer];
-    if (!found) {
+const Convolution& Dense::many_rows(bool integer) const {
+    return convolutions_->get(integer, [&] {
         const ConvolutionShape shape{inputs_, 1, 1, filters_, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1};
-        found = std::make_unique<Convolution>(
-            weights_.empty() ? Convolution::binary(shape, bits_.data(), integer, *kernels_)
-                             : Convolution::real(shape, weights_.data(), *kernels_));
-    }
-    return found.get();
+        return std::make_unique<Convolution>(weights_.empty()
+                                                 ? Convolution::binary(shape, bits_.data(), integer, *kernels_)
+                                                 : Convolution::real(shape, weights_.data(), *kernels_));
+    });
 }
 
 void Dense::run_row(const void* input, Type type, float scale, Finish finish, Work& work) const {
@@ -92,7 +89,7 @@ void Dense::run_row(const void* input, Type type, float scale, Finish finish, Wo
 void Dense::run(int64_t rows, const View& input, Finish finish, Work& work) const {
     if (rows >= kManyRows) {
         const bool integer = weights_.empty() && input.type != Type::float32;
-        return many_rows(integer)->run(rows, input, finish, work);
+        return many_rows(integer).run(rows, input, finish, work);
     }
     const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
     const char* from = static_cast<const char*>(input.data);

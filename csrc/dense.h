@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "convolution.h"
+#include "kept.h"
 #include "kernels.h"
 #include "work.h"
 
@@ -26,7 +26,7 @@ class Dense {
   private:
     Dense(int64_t inputs, int64_t filters, const Kernels& kernels);
 
-    const Convolution* many_rows(bool integer) const;
+    const Convolution& many_rows(bool integer) const;
     void run_row(const void* input, Type type, float scale, Finish finish, Work& work) const;
 
     int64_t inputs_, filters_;
@@ -37,11 +37,8 @@ class Dense {
     int64_t word_count_ = 0;
 
     // Made when first needed: most programs see either one row or many.
-    struct Cache {
-        std::mutex mutex;
-        std::unique_ptr<Convolution> convolutions[2];
-    };
-    std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
+    using Convolutions = Kept<bool, Convolution>;  // by whether their sums are integers
+    std::unique_ptr<Convolutions> convolutions_ = std::make_unique<Convolutions>();
 };
 
 }  // namespace signwise

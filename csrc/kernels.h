@@ -143,7 +143,7 @@ constexpr int kRunPixels = 4;     // neighbouring output pixels
 
 struct ByteLayer {
     int64_t blocks;
-    int64_t group_stride;   // bytes from one plane to the next
+    int64_t plane_stride;   // bytes from one plane to the next
     const int32_t* taps;    // bytes from a pixel to its neighbours
     int64_t tap_count;
 };

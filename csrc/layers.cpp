@@ -36,6 +36,8 @@ struct Epilogue {
     }
 };
 
+static_assert(kMargin >= Geometry::kSlack * int64_t(sizeof(float)), "a layer reads so far beyond its input");
+
 View view(const Data& input) { return {input.data, input.value->type, input.value->scale, input.margins}; }
 
 void check_layer(const signwise_operation& described, const std::vector<Value>& inputs, const Value& output,

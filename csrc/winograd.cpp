@@ -63,10 +63,7 @@ WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const ui
     }
 }
 
-const WinogradConvolution::Plan& WinogradConvolution::plan(int64_t images) const {
-    const std::lock_guard<std::mutex> lock(cache_->mutex);
-    std::unique_ptr<const Plan>& found = cache_->plans[images];
-    if (found) return *found;
+std::unique_ptr<WinogradConvolution::Plan> WinogradConvolution::plan(int64_t images) const {
     auto made = std::make_unique<Plan>();
     const int64_t image_stride = checked_product(checked_product(rows_, pitch_, "a padded image"), 4, "a padded image");
     made->plane_stride = checked_product(image_stride, images, "a padded channel");
@@ -81,8 +78,7 @@ const WinogradConvolution::Plan& WinogradConvolution::plan(int64_t images) const
         }
     }
     made->finish();
-    found = std::move(made);
-    return *found;
+    return made;
 }
 
 void WinogradConvolution::prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const {
@@ -104,7 +100,7 @@ void WinogradConvolution::prepare(const Plan& plan, int64_t images, const View& 
 }
 
 void WinogradConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
-    const Plan& plan = this->plan(images);
+    const Plan& plan = plans_->get(images, [&] { return this->plan(images); });
     // The last run may read beyond the last row.
     const int64_t slack = kRunPairs * 4;
     char* planes = work.shared.reserve(checked_product(4, plan.transform_stride, "a padded input") + slack);
@@ -116,7 +112,7 @@ void WinogradConvolution::run(int64_t images, const View& input, Finish finish, 
         prepare(plan, images, input, planes, work);
     }
     const ByteLayer layer{blocks_.blocks(), plan.plane_stride, taps_.data(), int64_t(taps_.size())};
-    blocks_.run(plan, planes, plan.plane_stride, shape_.macs() * images / 96, *kernels_, finish, work,
+    blocks_.run(plan, planes, shape_.macs() * images / 96, *kernels_, finish, work,
                 [&](int64_t filter_block, const uint8_t* const* inputs, int64_t count, int32_t* const* to,
                     const int32_t* places) {
                     const int64_t first = filter_block * kByteFilters;

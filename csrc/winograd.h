@@ -14,9 +14,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "byte_parts.h"
@@ -40,10 +38,10 @@ class WinogradConvolution {
 
   private:
     struct Plan : BytePlan {
-        int64_t plane_stride, transform_stride;  // in bytes
+        int64_t transform_stride;  // in bytes
     };
 
-    const Plan& plan(int64_t images) const;
+    std::unique_ptr<Plan> plan(int64_t images) const;
     void prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const;
 
     ConvolutionShape shape_;
@@ -56,11 +54,8 @@ class WinogradConvolution {
     std::vector<int32_t> corrections_[2];  // [group][filter], rounded up to blocks: of even and odd pixels
     std::vector<int32_t> zeros_;
 
-    struct Cache {
-        std::mutex mutex;
-        std::map<int64_t, std::unique_ptr<const Plan>> plans;
-    };
-    std::unique_ptr<Cache> cache_ = std::make_unique<Cache>();
+    using Plans = Kept<int64_t, Plan>;  // by images
+    std::unique_ptr<Plans> plans_ = std::make_unique<Plans>();
 };
 
 }  // namespace signwise

@@ -52,12 +52,12 @@ inline void add_up(const ByteLayer& layer, const uint8_t* const* inputs, const u
                    Sums (&sum)[kVectors][kRunPixels * Runs]) {
     constexpr int pixels = kRunPixels * Runs, planes = kBlockPlanes / Bits;
     SIGNWISE_UNROLL for (int v = 0; v < kVectors; ++v) SIGNWISE_UNROLL for (int p = 0; p < pixels; ++p) sum[v][p] = Sums{};
-    const int64_t group_stride = layer.group_stride;
+    const int64_t plane_stride = layer.plane_stride;
     for (int64_t block = 0; block < layer.blocks * Bits; ++block) {
         for (int64_t tap = 0; tap < layer.tap_count; ++tap, bits += 64 * kVectors) {
             const uint8_t* at[Runs];
             SIGNWISE_UNROLL for (int r = 0; r < Runs; ++r) {
-                at[r] = inputs[r] + planes * block * group_stride + layer.taps[tap];
+                at[r] = inputs[r] + planes * block * plane_stride + layer.taps[tap];
             }
             __m512i packed[kVectors];
             SIGNWISE_UNROLL for (int v = 0; v < kVectors; ++v) packed[v] = _mm512_loadu_si512(bits + 64 * v);
@@ -76,7 +76,7 @@ inline void add_up(const ByteLayer& layer, const uint8_t* const* inputs, const u
                         sum[v][p] = (Sums)_mm512_dpbusd_epi32((__m512i)sum[v][p], x, weights[v]);
                     }
                 }
-                SIGNWISE_UNROLL for (int r = 0; r < Runs; ++r) at[r] += group_stride;
+                SIGNWISE_UNROLL for (int r = 0; r < Runs; ++r) at[r] += plane_stride;
             }
         }
     }
