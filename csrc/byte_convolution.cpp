@@ -1,108 +1,116 @@
 #include "byte_convolution.h"
 
 #include <algorithm>
-#include <limits>
-
-#include "planes.h"
+#include <cstring>
 
 namespace signwise {
+namespace {
+
+constexpr ByteForm kForm = kByteForms[0];
+
+void copy(const uint8_t* from, int64_t count, uint8_t flip, uint8_t* to) {
+    if (flip == 0) {
+        std::memcpy(to, from, size_t(count));
+    } else {
+        for (int64_t i = 0; i < count; ++i) to[i] = uint8_t(from[i] ^ flip);
+    }
+}
+
+}  // namespace
 
 bool ByteConvolution::suits(const ConvolutionShape& shape, const Kernels& kernels) {
-    return kernels.bytes != nullptr && shape.stride_width <= 2 && fills(shape.out_width(), kRunPixels) &&
-           fills(shape.group_filters(), kByteFilters) && fills(shape.group_channels(), kBlockChannels) &&
-           shape.seen_height() * shape.seen_width() < std::numeric_limits<int32_t>::max() / 4;
+    return kernels.bytes != nullptr && fills(shape.group_filters(), kByteFilters) &&
+           fills(shape.group_channels() * shape.taps(), kByteInputs);
 }
 
 ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels)
-    : shape_(shape),
-      kernels_(&kernels),
-      blocks_(shape),
-      rows_(shape.seen_height()),
-      pitch_(shape.seen_width()),
-      zeros_(size_t(shape.out_channels), 0) {
-    for (int64_t y = 0; y < shape.kernel_height; ++y) {
-        for (int64_t x = 0; x < shape.kernel_width; ++x) {
-            taps_.push_back(int32_t((y * shape.dilation_height * pitch_ + x * shape.dilation_width) * 4));
-        }
-    }
+    : shape_(shape), kernels_(&kernels), vectors_(shape.groups, shape.group_filters()) {
     const int64_t channels = shape.group_channels(), taps = shape.taps();
-    const int64_t row_bytes = (channels * taps + 7) / 8, block_bytes = kByteFilters * 4;
-    filter_bytes_ = checked_product(blocks_.blocks() * taps, block_bytes, "a weight");
-    bits_.resize(size_t(checked_product(filter_bytes_, blocks_.filter_blocks(), "a weight")));
+    inputs_ = round_up(channels * taps, kByteInputs);
+    vector_bytes_ = vector_bytes(kForm, inputs_);
+    bits_.resize(size_t(checked_product(vector_bytes_, vectors_.all(), "a weight")));
+    starts_.resize(size_t(vectors_.all() * kByteFilters));
+    zeros_.resize(starts_.size());
+    const int64_t row_bytes = (channels * taps + 7) / 8;
     for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
-        const auto [filter_block, within] = blocks_.place(filter);
-        uint8_t* to = bits_.data() + filter_block * filter_bytes_ + within * 4;
+        const int64_t vector = vectors_.vector(filter), lane = vectors_.lane(filter);
         int32_t sum = 0;
         for (int64_t i = 0; i < channels * taps; ++i) {
-            const int64_t channel = i / taps, tap = i % taps, plane = channel % kBlockChannels / 4;
-            const bool bit = bit_at(bits + filter * row_bytes, i);
-            to[(channel / kBlockChannels * taps + tap) * block_bytes + channel % 4] |= uint8_t(bit << plane);
-            sum += bit ? 1 : -1;
+            const int32_t weight = bit_at(bits + filter * row_bytes, i) ? 1 : -1;
+            keep_weight(kForm, weight, lane, i % taps * channels + i / taps, bits_.data() + vector * vector_bytes_);
+            sum += weight;
         }
-        // The weights of missing channels are -1.
-        corrections_.push_back(int32_t(-128 * (sum - blocks_.missing_channels() * taps)));
+        starts_[size_t(vector * kByteFilters + lane)] = -128 * sum;
     }
 }
 
-std::unique_ptr<BytePlan> ByteConvolution::plan(int64_t images) const {
-    auto made = std::make_unique<BytePlan>();
-    const int64_t image_stride = checked_product(checked_product(rows_, pitch_, "a padded image"), 4, "a padded image");
-    made->plane_stride = checked_product(image_stride, images, "a padded channel");
-    made->run_pixels = kRunPixels;
-    const int64_t height = shape_.out_height(), width = shape_.out_width();
-    for (int64_t image = 0; image < images; ++image) {
-        for (int64_t y = 0; y < height; ++y) {
-            for (int64_t x = 0; x < width; x += kRunPixels) {
-                const int64_t at = y * shape_.stride_height * pitch_ + x * shape_.stride_width;
-                made->add(image * image_stride + at * 4, std::min<int64_t>(kRunPixels, width - x),
-                          image * shape_.out_channels * height * width + y * width + x);
+void ByteConvolution::gather(const BytePart& part, const uint8_t* images, uint8_t flip, uint8_t* to) const {
+    const int64_t width = shape_.out_width(), height = shape_.out_height(), channels = shape_.group_channels();
+    int64_t column = part.first_point % width, row = part.first_point / width % height;
+    const uint8_t* image = images + part.first_point / width / height * shape_.height * shape_.width * shape_.in_channels +
+                           part.group * channels;
+    for (int64_t i = 0; i < part.points; ++i, to += inputs_) {
+        gather_pixel(image, row * shape_.stride_height - shape_.top, column * shape_.stride_width - shape_.left, flip, to);
+        if (++column < width) continue;
+        column = 0;
+        if (++row < height) continue;
+        row = 0;
+        image += shape_.height * shape_.width * shape_.in_channels;
+    }
+}
+
+void ByteConvolution::gather_pixel(const uint8_t* image, int64_t top, int64_t left, uint8_t flip, uint8_t* to) const {
+    const int64_t channels = shape_.group_channels(), end = channels * shape_.taps();
+    // Neighbours of a row are copied at once where nothing lies between them.
+    const int64_t together = shape_.groups == 1 && shape_.dilation_width == 1 ? shape_.kernel_width : 1;
+    for (int64_t i = 0; i < shape_.kernel_height; ++i) {
+        const int64_t y = top + i * shape_.dilation_height;
+        const bool seen = y >= 0 && y < shape_.height;
+        for (int64_t j = 0; j < shape_.kernel_width; j += together, to += together * channels) {
+            const int64_t x = left + j * shape_.dilation_width;
+            const int64_t before = seen ? std::clamp<int64_t>(-x, 0, together) : together;
+            const int64_t after = std::clamp<int64_t>(x + together - shape_.width, 0, together - before);
+            const int64_t inside = together - before - after;
+            if (before > 0) std::memset(to, flip, size_t(before * channels));
+            if (inside > 0) {
+                const uint8_t* from = image + (y * shape_.width + x + before) * shape_.in_channels;
+                copy(from, inside * channels, flip, to + before * channels);
             }
+            if (after > 0) std::memset(to + (before + inside) * channels, flip, size_t(after * channels));
         }
     }
-    made->finish();
-    return made;
-}
-
-void ByteConvolution::prepare(const BytePlan& plan, int64_t images, const View& input, char* planes, Work& work) const {
-    Padding how{};
-    how.zero = input.type == Type::int8 ? 128 : 0;
-    how.height = shape_.height;
-    how.width = shape_.width;
-    how.top = shape_.top;
-    how.left = shape_.left;
-    how.pitch = pitch_;
-    const auto pad = [&](int64_t index, int64_t image, int64_t first_row, int64_t end_row) {
-        const auto four = blocks_.channels(input.data, image, index);
-        char* to = planes + index * plan.plane_stride + image * rows_ * pitch_ * 4;
-        Padding some = how;
-        some.first = first_row;
-        some.end = end_row;
-        kernels_->bytes->interleave(some, four.data(), reinterpret_cast<uint32_t*>(to));
-    };
-    const int64_t cycles = blocks_.planes() * plan.plane_stride / 64;
-    each_padded(work, blocks_.planes(), images, rows_, cycles, plan.parts() > 1, pad);
+    if (end < inputs_) std::memset(to, 0, size_t(inputs_ - end));
 }
 
 void ByteConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
-    const BytePlan& plan = plans_->get(images, [&] { return this->plan(images); });
-    // The last run may read beyond the last row.
-    const int64_t slack = kRunPixels * shape_.stride_width * 4;
-    const int64_t all = checked_product(plan.plane_stride, blocks_.planes(), "a padded input");
-    char* planes = work.shared.reserve(all + slack);
-    finish.correction = input.type == Type::int8 ? corrections_.data() : zeros_.data();
+    const int64_t points = images * shape_.out_height() * shape_.out_width(), filters = shape_.group_filters();
+    const int64_t sum_bytes = kByteVectors * kBytePixels / 2 * kByteFilters * 4;
+    for (Buffer& buffer : work.own) buffer.reserve(sum_bytes + checked_product(kBytePixels, inputs_, "the inputs of a pixel"));
+    const uint8_t flip = input.type == Type::int8 ? 128 : 0;
+    const std::vector<int32_t>& starts = flip != 0 ? starts_ : zeros_;
     finish.factor = input.scale;
-    finish.filter_stride = shape_.out_height() * shape_.out_width();
-    {
-        const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
-        prepare(plan, images, input, planes, work);
-    }
-    const ByteLayer layer{blocks_.blocks(), plan.plane_stride, taps_.data(), int64_t(taps_.size())};
-    const auto& kernels = kernels_->bytes->sums[shape_.stride_width - 1];
-    blocks_.run(plan, planes, shape_.macs() * images / 64, *kernels_, finish, work,
-                [&](int64_t filter_block, const uint8_t* const* inputs, int64_t count, int32_t* const* to,
-                    const int32_t* places) {
-                    kernels[count - 1](layer, inputs, bits_.data() + filter_block * filter_bytes_, to, places);
-                });
+    each_part(work, shape_.groups, points, vectors_.count(), shape_.macs() * images / 64, [&](const BytePart& part, int thread) {
+        int32_t* sums = reinterpret_cast<int32_t*>(work.own[size_t(thread)].data());
+        uint8_t* pixels = reinterpret_cast<uint8_t*>(work.own[size_t(thread)].data()) + sum_bytes;
+        int64_t places[kBytePixels];
+        {
+            const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
+            gather(part, static_cast<const uint8_t*>(input.data), flip, pixels);
+            for (int64_t i = 0; i < part.points; ++i) places[i] = (part.first_point + i) * shape_.out_channels;
+        }
+        part.each_vector([&](int64_t vector, int64_t count, int log) {
+            const int64_t first = vector * kByteFilters, at = part.group * vectors_.count() + vector;
+            {
+                const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
+                const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_,
+                                          starts.data() + at * kByteFilters, kByteFilters};
+                kernels_->bytes->sums[log][part.wide()](pixels, inputs_, inputs_, weights, sums);
+            }
+            const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
+            kernels_->bytes->finish(finish, sums, count, part.group * filters + first,
+                                    std::min(filters - first, count * kByteFilters), places, part.points);
+        });
+    });
 }
 
 }  // namespace signwise

@@ -1,18 +1,23 @@
 // A convolution of 8-bit inputs on CPUs that add up products of bytes: no tables, all sums of a few pixels in registers.
+//
+// Images are kept pixel by pixel. All that an output pixel sees is copied side by side first, borders included; what is left
+// are sums of products of rows of bytes, whatever the kernel, stride and dilation.
 
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "byte_parts.h"
 #include "convolution.h"
+#include "value.h"
 
 namespace signwise {
 
 class ByteConvolution {
   public:
+    static constexpr Order kReads = Order::pixels, kWrites = Order::pixels;
+
     // Whether this is the faster way, on these kernels.
     static bool suits(const ConvolutionShape& shape, const Kernels& kernels);
 
@@ -25,21 +30,19 @@ class ByteConvolution {
     int64_t weight_bytes() const { return int64_t(bits_.size()); }
 
   private:
-    std::unique_ptr<BytePlan> plan(int64_t images) const;
-    void prepare(const BytePlan& plan, int64_t images, const View& input, char* planes, Work& work) const;
+    // What the output pixels of a part see, to `inputs_` bytes each; every byte x as x ^ flip.
+    void gather(const BytePart& part, const uint8_t* images, uint8_t flip, uint8_t* to) const;
+    // The same for one pixel, whose window begins in row `top` and column `left` of the image.
+    void gather_pixel(const uint8_t* image, int64_t top, int64_t left, uint8_t flip, uint8_t* to) const;
 
     ConvolutionShape shape_;
     const Kernels* kernels_;
-    ByteBlocks blocks_;
-    int64_t rows_, pitch_;             // of a padded plane
-    std::vector<int32_t> taps_;
-    int64_t filter_bytes_;             // of 32 filters
-    std::vector<uint8_t> bits_;        // [group][32 filters][block][tap][128]
-    std::vector<int32_t> corrections_; // what flipping the highest bit of signed inputs adds to each filter's sum, taken back
+    ByteVectors vectors_;
+    int64_t inputs_;                   // of a pixel
+    int64_t vector_bytes_;
+    std::vector<uint8_t> bits_;        // [vector]
+    std::vector<int32_t> starts_;      // [vector][filter]: what flipping the highest bit of inputs adds, taken back
     std::vector<int32_t> zeros_;
-
-    using Plans = Kept<int64_t, BytePlan>;  // by images
-    std::unique_ptr<Plans> plans_ = std::make_unique<Plans>();
 };
 
 }  // namespace signwise

@@ -1,144 +1,90 @@
-// What the convolutions of bytes share: channels and filters in blocks, and output pixels in runs, whose sums are finished
-// in vectors of 32.
+// What the convolutions of bytes share: how their points (output pixels, or tiles of them) and filters are divided.
 
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <vector>
 
 #include "convolution.h"
-#include "geometry.h"
+#include "kernels.h"
 #include "work.h"
 
 namespace signwise {
 
-constexpr int64_t kBlockChannels = 4 * kBlockPlanes;
-constexpr int64_t kVectorPixels = 32;  // finished together
-constexpr int64_t kPartVectors = 4;    // between two calls of the epilogue: few enough for the first cache
-constexpr int64_t kRunsTogether = 3;
+constexpr int64_t kByteVectors = 4;  // of filters whose sums are computed together, with half as many points
 
-// Blocks are computed whole: they must not stand empty.
-inline bool fills(int64_t count, int64_t block) { return 2 * round_up(count, block) <= 3 * count; }
+// Vectors are computed whole: they must not stand empty.
+inline bool fills(int64_t count, int64_t vector) { return 2 * round_up(count, vector) <= 3 * count; }
 
-inline int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
+// Points that are computed together, for some vectors of filters of a group.
+struct BytePart {
+    int64_t group, first_point, points;
+    int64_t room;  // for points: kBytePixels, or half of them
+    int64_t first_vector, end_vector;
 
-// The runs of all images, `run_pixels` long, and how far apart the planes are that they read, in bytes.
-struct BytePlan {
-    int64_t run_pixels, plane_stride;
-    std::vector<int64_t> inputs;      // where each begins in a plane, in bytes
-    std::vector<int32_t> run_starts;  // [vectors + 1]
-    std::vector<Run> runs;            // where their sums go
-
-    void add(int64_t input, int64_t pixels, int64_t to) {
-        const int64_t lane = int64_t(inputs.size()) * run_pixels % kVectorPixels;
-        if (lane == 0) run_starts.push_back(int32_t(runs.size()));
-        add_run(runs, run_starts.back(), {int32_t(lane), int32_t(pixels), to});
-        inputs.push_back(input);
-    }
-    void finish() { run_starts.push_back(int32_t(runs.size())); }
-
-    int64_t vectors() const { return int64_t(run_starts.size()) - 1; }
-    int64_t parts() const { return blocks_of(vectors(), kPartVectors); }
-
-    static constexpr int64_t scratch_bytes() {
-        return (kByteFilters + kFilterTile) * kPartVectors * kVectorPixels * int64_t(sizeof(int32_t));
-    }
-
-    // One part of the pixels, for up to kByteFilters filters. sum(first run, count, to, places) puts the sums of a run of
-    // filter f at to[run] + places[f].
+    // Calls sum(first vector, vectors, log2(vectors)) for as many at a time as the kernels take.
     template <class Sum>
-    void run_part(int64_t part, const VectorKernels& kernels, const Finish& how, int64_t first_filter, int64_t filters,
-                  char* scratch, Phases* phases, const Sum& sum) const {
-        const int64_t first_vector = part * kPartVectors, some = std::min(kPartVectors, vectors() - first_vector);
-        const int64_t vector_runs = kVectorPixels / run_pixels, first = first_vector * vector_runs;
-        const int64_t count = std::min(some * vector_runs, int64_t(inputs.size()) - first);
-        int32_t* sums = reinterpret_cast<int32_t*>(scratch);
-        // The epilogue finds filter f of vector v at [f / 12][v][f % 12].
-        int32_t places[kByteFilters];
-        for (int64_t f = 0; f < kByteFilters; ++f) {
-            places[f] = int32_t((f / kFilterTile * some * kFilterTile + f % kFilterTile) * kVectorPixels);
+    void each_vector(const Sum& sum) const {
+        const int most = room == kBytePixels ? 1 : 2;
+        for (int64_t vector = first_vector; vector < end_vector;) {
+            int log = most;
+            while ((int64_t(1) << log) > end_vector - vector) --log;
+            sum(vector, int64_t(1) << log, log);
+            vector += int64_t(1) << log;
         }
-        {
-            const StopWatch watch(phases != nullptr ? &phases->sums : nullptr);
-            const int64_t tiles = blocks_of(count, kRunsTogether);
-            for (int64_t tile = 0; tile < tiles; ++tile) {
-                const int64_t begin = count * tile / tiles, end = count * (tile + 1) / tiles;
-                int32_t* to[kRunsTogether];
-                for (int64_t run = begin; run < end; ++run) {
-                    to[run - begin] =
-                        sums + run / vector_runs * kFilterTile * kVectorPixels + run % vector_runs * run_pixels;
-                }
-                sum(first + begin, end - begin, to, places);
-            }
-        }
-        const StopWatch watch(phases != nullptr ? &phases->finish : nullptr);
-        kernels.finish(how, sums, 1, first_filter, filters, some, run_starts.data() + first_vector, runs.data());
     }
+
+    int wide() const { return room == kBytePixels ? 1 : 0; }
 };
 
-// Channels in planes of four and blocks of eight planes, filters in blocks of kByteFilters, for every group.
-class ByteBlocks {
+// Calls body(part, thread) until all points and filters are done, and lets threads divide the filters where there are few
+// points. `cycles` are those of all of it.
+template <class Body>
+void each_part(Work& work, int64_t groups, int64_t points, int64_t vectors, int64_t cycles, const Body& body) {
+    const int64_t room = points <= kBytePixels / 2 ? kBytePixels / 2 : kBytePixels;
+    const int64_t blocks = (points + room - 1) / room, threads = work.threads(cycles);
+    const int64_t wanted = threads == 1 ? 1 : (4 * threads + blocks - 1) / blocks;
+    const int64_t together = kByteVectors * kBytePixels / 2 / room, units = (vectors + together - 1) / together;
+    const int64_t cuts = std::min(wanted, units);
+    work.each(groups * blocks * cuts, cycles, [&](int64_t index, int thread) {
+        const int64_t cut = index % cuts, block = index / cuts % blocks, first = block * room;
+        body(BytePart{index / cuts / blocks, first, std::min(room, points - first), room,
+                      units * cut / cuts * together, std::min(vectors, units * (cut + 1) / cuts * together)},
+             thread);
+    });
+}
+
+// The vectors of filters of a layer: each belongs to one group.
+class ByteVectors {
   public:
-    explicit ByteBlocks(const ConvolutionShape& shape)
-        : shape_(shape),
-          blocks_(blocks_of(shape.group_channels(), kBlockChannels)),
-          filter_blocks_(blocks_of(shape.group_filters(), kByteFilters)),
-          no_channel_(size_t(shape.height * shape.width), 0) {}
+    ByteVectors(int64_t groups, int64_t filters)
+        : groups_(groups), filters_(filters), vectors_((filters + kByteFilters - 1) / kByteFilters) {}
 
-    int64_t blocks() const { return blocks_; }  // of channels of a group
-    int64_t planes() const { return shape_.groups * blocks_ * kBlockPlanes; }
-    int64_t filter_blocks() const { return shape_.groups * filter_blocks_; }
+    int64_t count() const { return vectors_; }  // of a group
+    int64_t all() const { return groups_ * vectors_; }
 
-    // The block of a filter, and its place within.
-    std::array<int64_t, 2> place(int64_t filter) const {
-        const int64_t group = filter / shape_.group_filters(), within = filter % shape_.group_filters();
-        return {group * filter_blocks_ + within / kByteFilters, within % kByteFilters};
+    // The vector of a filter among all, and its place within.
+    int64_t vector(int64_t filter) const {
+        return filter / filters_ * vectors_ + filter % filters_ / kByteFilters;
     }
-
-    // Channels that the last block lacks; their inputs are zeros.
-    int64_t missing_channels() const { return blocks_ * kBlockChannels - shape_.group_channels(); }
-
-    // The images of the four channels of a plane.
-    std::array<const uint8_t*, 4> channels(const void* images, int64_t image, int64_t plane) const {
-        const int64_t group = plane / (blocks_ * kBlockPlanes), first = plane % (blocks_ * kBlockPlanes) * 4;
-        std::array<const uint8_t*, 4> four;
-        for (int64_t i = 0; i < 4; ++i) {
-            const int64_t channel = image * shape_.in_channels + group * shape_.group_channels() + first + i;
-            four[size_t(i)] = first + i < shape_.group_channels()
-                                  ? static_cast<const uint8_t*>(images) + channel * shape_.height * shape_.width
-                                  : no_channel_.data();
-        }
-        return four;
-    }
-
-    // All sums and their epilogue: sum(filter block, inputs, count, to, places) for up to kRunsTogether runs.
-    template <class Sum>
-    void run(const BytePlan& plan, const char* planes, int64_t cycles, const Kernels& kernels, const Finish& finish,
-             Work& work, const Sum& sum) const {
-        for (Buffer& buffer : work.own) buffer.reserve(BytePlan::scratch_bytes());
-        const int64_t parts = plan.parts(), filters = shape_.group_filters();
-        work.each(shape_.groups * parts * filter_blocks_, cycles, [&](int64_t index, int thread) {
-            const int64_t block = index % filter_blocks_, part = index / filter_blocks_ % parts;
-            const int64_t group = index / filter_blocks_ / parts, first = block * kByteFilters;
-            const int64_t first_plane = group * blocks_ * kBlockPlanes;
-            const auto* origin = reinterpret_cast<const uint8_t*>(planes) + first_plane * plan.plane_stride;
-            const auto sum_runs = [&](int64_t first_run, int64_t count, int32_t* const* to, const int32_t* places) {
-                const uint8_t* inputs[kRunsTogether];
-                for (int64_t i = 0; i < count; ++i) inputs[i] = origin + plan.inputs[size_t(first_run + i)];
-                sum(group * filter_blocks_ + block, inputs, count, to, places);
-            };
-            plan.run_part(part, kernels.vectors[0], finish, group * filters + first,
-                          std::min<int64_t>(kByteFilters, filters - first), work.own[size_t(thread)].data(), work.phases,
-                          sum_runs);
-        });
-    }
+    int64_t lane(int64_t filter) const { return filter % filters_ % kByteFilters; }
 
   private:
-    ConvolutionShape shape_;
-    int64_t blocks_, filter_blocks_;   // of a group
-    std::vector<uint8_t> no_channel_;
+    int64_t groups_, filters_, vectors_;
 };
+
+// Bytes of one vector of filters with so many inputs.
+inline int64_t vector_bytes(const ByteForm& form, int64_t inputs) {
+    return checked_product(inputs / kByteInputs, 64 * form.bits, "a weight");
+}
+
+// Keeps a weight of the filter in a lane of a vector.
+inline void keep_weight(const ByteForm& form, int32_t weight, int64_t lane, int64_t input, uint8_t* vector) {
+    const int64_t planes = 8 / form.bits, plane = input / 4 % planes;
+    uint8_t& byte = vector[input / 4 / planes * 64 + lane * 4 + input % 4];
+    for (int bit = 0; bit < form.bits; ++bit) {
+        byte |= uint8_t((uint32_t(weight) >> (form.lowest + bit) & 1) << (bit * planes + plane));
+    }
+}
 
 }  // namespace signwise

@@ -65,7 +65,7 @@ int64_t Convolution::own_bytes(const Geometry& plan, const VectorKernels& vector
 
 // Converts the input to the elements that the kernels work on.
 void Convolution::convert(const Geometry& plan, int64_t images, const View& input, char* to, Work& work) const {
-    const int64_t element = element_bytes(), size = input.type == Type::float32 ? 4 : 1;
+    const int64_t element = element_bytes(), size = bytes_of(input.type);
     const auto some_rows = [&](int64_t channel, int64_t image, int64_t first, int64_t end) {
         const int64_t at = image * plan.image_stride + channel * plan.channel_stride + first * plan.pitch;
         const int64_t count = (end - first) * plan.pitch;
@@ -82,7 +82,7 @@ void Convolution::convert(const Geometry& plan, int64_t images, const View& inpu
 // The same, into padded planes.
 void Convolution::pad(const Geometry& plan, int64_t images, const View& input, char* planes, Work& work) const {
     const int64_t channels = shape_.group_channels(), padded = round_up(channels, slot_channels());
-    const int64_t element = element_bytes(), size = input.type == Type::float32 ? 4 : 1;
+    const int64_t element = element_bytes(), size = bytes_of(input.type);
     const int32_t zero = zero_point(input);
     // Images of one pixel are the rows of a matrix, and this turns it around.
     if (plan.channel_stride == images && shape_.height * shape_.width * shape_.groups == 1 && !integer_ &&
@@ -125,7 +125,7 @@ void Convolution::pad(const Geometry& plan, int64_t images, const View& input, c
 }
 
 void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, const Tile& tile, int64_t group,
-                           int64_t first_filter, int64_t filters, const char* planes, int32_t border,
+                           int64_t first_filter, int64_t filters, const char* planes, Type input, int32_t border,
                            const Finish& finish, char* scratch, Phases* phases) const {
     const Pattern& pattern = plan.patterns[size_t(tile.pattern)];
     const int64_t element = element_bytes(), lanes = vectors.bytes / element, channels = slot_channels();
@@ -135,7 +135,8 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
     char* stage = scratch + plan.block * plan.slots * slot_bytes;
     char* sums = stage + 8 * kGroup * vectors.bytes;
     const int64_t sum_stride = kFilterTile * padded * lanes;
-    const int64_t limit = !integer_ ? slots * taps : tables() ? kLookupsBeforeWidening : kProductsBeforeWidening;
+    // Pairs before sums must be widened.
+    const int64_t limit = integer_ ? kLargestSum / (largest_input(input) * channels) : slots * taps;
     const int64_t part_sums = kFilterTile * together * lanes;
     int32_t* wide_sums = reinterpret_cast<int32_t*>(sums + round_up(filters, kFilterTile) * padded * vectors.bytes);
 
@@ -252,8 +253,8 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
     const int64_t own = own_bytes(plan, kernels);
     for (Buffer& buffer : work.own) buffer.reserve(own);
 
-    // Integer sums saw q - 128 for unsigned inputs; signed ones need no correction, but the pointer says "integer".
-    const std::vector<int32_t> none(integer_ && input.type == Type::int8 ? size_t(shape_.out_channels) : 0);
+    // Integer sums saw q - 128 for inputs up to 255; others need no correction, but the pointer says "integer".
+    const std::vector<int32_t> none(integer_ && input.type != Type::uint8 ? size_t(shape_.out_channels) : 0);
     finish.correction = !integer_ ? nullptr : input.type == Type::uint8 ? corrections_.data() : none.data();
     finish.factor = integer_ ? input.scale : 1.0f;
     finish.filter_stride = shape_.out_height() * shape_.out_width();
@@ -275,7 +276,7 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
     work.each(tiles * chunks, cycles, [&](int64_t index, int thread) {
         const int64_t first = index % chunks * chunk;
         run_tile(plan, kernels, plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups,
-                 first, std::min(chunk, filters - first), planes, -zero_point(input), finish,
+                 first, std::min(chunk, filters - first), planes, input.type, -zero_point(input), finish,
                  work.own[size_t(thread)].data(), work.phases);
     });
 }

@@ -10,6 +10,7 @@
 #include "geometry.h"
 #include "kept.h"
 #include "kernels.h"
+#include "value.h"
 #include "work.h"
 
 namespace signwise {
@@ -27,6 +28,8 @@ inline bool bit_at(const uint8_t* row, int64_t index) { return (row[index / 8] >
 
 class Convolution {
   public:
+    static constexpr Order kReads = Order::planes, kWrites = Order::planes;
+
     // Binary weights are rows of whole bytes, one row a filter, (channel, y, x) within, least significant bit first;
     // float weights are (filter, channel, y, x). `integer` says that the input has 8 bits and sums are to be integers.
     static Convolution binary(const ConvolutionShape& shape, const uint8_t* bits, bool integer, const Kernels& kernels);
@@ -58,8 +61,8 @@ class Convolution {
     void convert(const Geometry& geometry, int64_t images, const View& input, char* to, Work& work) const;
     void pad(const Geometry& geometry, int64_t images, const View& input, char* planes, Work& work) const;
     void run_tile(const Geometry& geometry, const VectorKernels& vectors, const Tile& tile, int64_t group,
-                  int64_t first_filter, int64_t filters, const char* planes, int32_t border, const Finish& finish,
-                  char* scratch, Phases* phases) const;
+                  int64_t first_filter, int64_t filters, const char* planes, Type input, int32_t border,
+                  const Finish& finish, char* scratch, Phases* phases) const;
 
     ConvolutionShape shape_;
     bool integer_;

@@ -9,8 +9,6 @@ namespace {
 // From here on the tables of a convolution pay.
 constexpr int64_t kManyRows = 12;
 
-int64_t element_bytes(Type type) { return type == Type::float32 ? 4 : 1; }
-
 }  // namespace
 
 Dense::Dense(int64_t inputs, int64_t filters, const Kernels& kernels)
@@ -46,13 +44,19 @@ int64_t Dense::weight_bytes() const {
     return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size()) * 4;
 }
 
-const Convolution& Dense::many_rows(bool integer) const {
-    return convolutions_->get(integer, [&] {
-        const ConvolutionShape shape{inputs_, 1, 1, filters_, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1};
+void Dense::run_many_rows(int64_t rows, const View& input, const Finish& finish, Work& work) const {
+    const ConvolutionShape shape{inputs_, 1, 1, filters_, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1};
+    const bool integer = weights_.empty() && input.type != Type::float32;
+    if (integer && ByteConvolution::suits(shape, *kernels_)) {
+        const auto make = [&] { return std::make_unique<ByteConvolution>(shape, bits_.data(), *kernels_); };
+        return byte_convolutions_->get(true, make).run(rows, input, finish, work);
+    }
+    const auto make = [&] {
         return std::make_unique<Convolution>(weights_.empty()
                                                  ? Convolution::binary(shape, bits_.data(), integer, *kernels_)
                                                  : Convolution::real(shape, weights_.data(), *kernels_));
-    });
+    };
+    convolutions_->get(integer, make).run(rows, input, finish, work);
 }
 
 void Dense::run_row(const void* input, Type type, float scale, Finish finish, Work& work) const {
@@ -87,19 +91,16 @@ void Dense::run_row(const void* input, Type type, float scale, Finish finish, Wo
 }
 
 void Dense::run(int64_t rows, const View& input, Finish finish, Work& work) const {
-    if (rows >= kManyRows) {
-        const bool integer = weights_.empty() && input.type != Type::float32;
-        return many_rows(integer).run(rows, input, finish, work);
-    }
+    if (rows >= kManyRows) return run_many_rows(rows, input, finish, work);
     const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
     const char* from = static_cast<const char*>(input.data);
     char* output = static_cast<char*>(finish.output);
     const char* residual = static_cast<const char*>(finish.residual);
     for (int64_t row = 0; row < rows; ++row) {
         Finish one = finish;
-        one.output = output + row * filters_ * element_bytes(finish.output_type);
-        if (residual != nullptr) one.residual = residual + row * filters_ * element_bytes(finish.residual_type);
-        run_row(from + row * inputs_ * element_bytes(input.type), input.type, input.scale, one, work);
+        one.output = output + row * filters_ * bytes_of(finish.output_type);
+        if (residual != nullptr) one.residual = residual + row * filters_ * bytes_of(finish.residual_type);
+        run_row(from + row * inputs_ * bytes_of(input.type), input.type, input.scale, one, work);
     }
 }
 

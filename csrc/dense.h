@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "byte_convolution.h"
 #include "convolution.h"
 #include "kept.h"
 #include "kernels.h"
@@ -15,6 +16,8 @@ namespace signwise {
 
 class Dense {
   public:
+    static constexpr Order kReads = Order::planes, kWrites = Order::planes;
+
     // The weights as for a convolution; `rows` is the most that will come at once and decides what is worth keeping.
     static Dense binary(int64_t inputs, int64_t filters, const uint8_t* bits, const Kernels& kernels);
     static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
@@ -26,7 +29,7 @@ class Dense {
   private:
     Dense(int64_t inputs, int64_t filters, const Kernels& kernels);
 
-    const Convolution& many_rows(bool integer) const;
+    void run_many_rows(int64_t rows, const View& input, const Finish& finish, Work& work) const;
     void run_row(const void* input, Type type, float scale, Finish finish, Work& work) const;
 
     int64_t inputs_, filters_;
@@ -39,6 +42,8 @@ class Dense {
     // Made when first needed: most programs see either one row or many.
     using Convolutions = Kept<bool, Convolution>;  // by whether their sums are integers
     std::unique_ptr<Convolutions> convolutions_ = std::make_unique<Convolutions>();
+    using ByteConvolutions = Kept<bool, ByteConvolution>;
+    std::unique_ptr<ByteConvolutions> byte_convolutions_ = std::make_unique<ByteConvolutions>();
 };
 
 }  // namespace signwise

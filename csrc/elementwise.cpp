@@ -46,8 +46,10 @@ void each_line(const Kernels& kernels, int64_t first, int64_t count, const Data&
 
 class AffineOperation : public Operation {
   public:
-    AffineOperation(std::vector<float> scale, std::vector<float> bias, bool relu, const Kernels& kernels)
-        : scale_(std::move(scale)), bias_(std::move(bias)), relu_(relu), kernels_(kernels) {}
+    AffineOperation(std::vector<float> scale, std::vector<float> bias, bool relu, Order order, const Kernels& kernels)
+        : scale_(std::move(scale)), bias_(std::move(bias)), relu_(relu), order_(order), kernels_(kernels) {}
+
+    Order reads() const override { return order_; }
 
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const Shape& shape = output.value->shape;
@@ -81,12 +83,16 @@ class AffineOperation : public Operation {
 
     std::vector<float> scale_, bias_;
     bool relu_;
+    Order order_;
     const Kernels& kernels_;
 };
 
 class AddOperation : public Operation {
   public:
-    AddOperation(bool relu, const Kernels& kernels) : relu_(relu), kernels_(kernels) {}
+    AddOperation(bool relu, Order order, const Kernels& kernels) : relu_(relu), order_(order), kernels_(kernels) {}
+
+    Order reads() const override { return order_; }
+
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const Shape& shape = output.value->shape;
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
@@ -102,23 +108,37 @@ class AddOperation : public Operation {
 
   private:
     bool relu_;
+    Order order_;
     const Kernels& kernels_;
 };
 
 // Channels one after the other, zeros around them.
 class JoinOperation : public Operation {
   public:
-    JoinOperation(int64_t before, const Kernels& kernels) : before_(before), kernels_(kernels) {}
+    JoinOperation(int64_t before, Order order, const Kernels& kernels)
+        : before_(before), order_(order), kernels_(kernels) {}
+
+    Order reads() const override { return order_; }
+
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const Shape& shape = output.value->shape;
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
         each_plane(work, examples, shape.count(), [&](int64_t example) {
-            std::memset(output.at(example * shape.count()), 0, size_t(shape.count() * output.element()));
-            int64_t at = example * shape.count() + before_ * shape.plane();
-            for (const Data& input : inputs) {
-                const int64_t count = input.value->shape.count();
-                copy(input, example * count, count, output, at);
-                at += count;
+            // The channels of an image, or those of each of its pixels.
+            const int64_t pieces = order_ == Order::pixels ? shape.plane() : 1, length = shape.plane() / pieces;
+            for (int64_t piece = example * pieces; piece < (example + 1) * pieces; ++piece) {
+                int64_t at = piece * shape.channels * length;
+                const auto zeros = [&](int64_t count) {
+                    if (count > 0) std::memset(output.at(at), 0, size_t(count * output.element()));
+                    at += count;
+                };
+                zeros(before_ * length);
+                for (const Data& input : inputs) {
+                    const int64_t count = input.value->shape.count() / pieces;
+                    copy(input, piece * count, count, output, at);
+                    at += count;
+                }
+                zeros((piece + 1) * shape.channels * length - at);
             }
         });
     }
@@ -135,12 +155,13 @@ class JoinOperation : public Operation {
     }
 
     int64_t before_;
+    Order order_;
     const Kernels& kernels_;
 };
 
 class FlattenOperation : public Operation {
   public:
-    FlattenOperation(bool alias, const Kernels& kernels) : alias_(alias), copy_(0, kernels) {}
+    FlattenOperation(bool alias, const Kernels& kernels) : alias_(alias), copy_(0, Order::planes, kernels) {}
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         if (!alias_) copy_.run(examples, inputs, output, work);
     }
@@ -185,21 +206,23 @@ std::unique_ptr<Operation> make_affine(const signwise_operation& described, cons
     return std::make_unique<AffineOperation>(
         copy_channels(described.scale, described.scale_count, output.shape.channels, "scale"),
         copy_channels(described.bias, described.bias_count, output.shape.channels, "bias"), described.relu != 0,
-        kernels);
+        Order::planes, kernels);
 }
 
 std::unique_ptr<Operation> make_relu(const signwise_operation&, const std::vector<Value>& inputs, Value& output,
                                      const Kernels& kernels) {
     require(inputs.size() == 1, "relu reads one value");
     output.shape = inputs[0].shape;
-    return std::make_unique<AffineOperation>(std::vector<float>{}, std::vector<float>{}, true, kernels);
+    output.order = common_order(inputs);
+    return std::make_unique<AffineOperation>(std::vector<float>{}, std::vector<float>{}, true, output.order, kernels);
 }
 
 std::unique_ptr<Operation> make_add(const signwise_operation& described, const std::vector<Value>& inputs,
                                     Value& output, const Kernels& kernels) {
     require(inputs.size() == 2 && inputs[0].shape == inputs[1].shape, "add reads two values of one shape");
     output.shape = inputs[0].shape;
-    return std::make_unique<AddOperation>(described.relu != 0, kernels);
+    output.order = common_order(inputs);
+    return std::make_unique<AddOperation>(described.relu != 0, output.order, kernels);
 }
 
 std::unique_ptr<Operation> make_join(const signwise_operation& described, const std::vector<Value>& inputs,
@@ -219,7 +242,8 @@ std::unique_ptr<Operation> make_join(const signwise_operation& described, const 
         check_size(described.after, 0, kLargestSize, "after");
         output.shape.channels += described.before + described.after;
     }
-    return std::make_unique<JoinOperation>(pads ? described.before : 0, kernels);
+    output.order = common_order(inputs);
+    return std::make_unique<JoinOperation>(pads ? described.before : 0, output.order, kernels);
 }
 
 std::unique_ptr<Operation> make_flatten(const signwise_operation&, const std::vector<Value>& inputs, Value& output,

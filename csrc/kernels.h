@@ -15,15 +15,19 @@
 
 namespace signwise {
 
-enum class Type : int32_t { float32 = 0, uint8 = 1, int8 = 2 };
+enum class Type : int32_t { float32 = 0, uint8 = 1, int8 = 2, uint6 = 3 };
+
+// The bytes of a number, and its largest value.
+static constexpr int64_t bytes_of(Type type) { return type == Type::float32 ? 4 : 1; }
+static constexpr float highest_of(Type type) { return type == Type::uint6 ? 63.0f : type == Type::int8 ? 127.0f : 255.0f; }
 
 constexpr int kGroup = 5;          // input channels that share a table
 constexpr int kRows = 1 << kGroup; // signed sums in a table
 constexpr int kFilterTile = 12;    // filters whose indexes share one 64-bit word, six in each half
 
-// int16 sums see inputs in [-128, 127], so a table row is at most 640 in size.
-constexpr int kLookupsBeforeWidening = 32767 / (128 * kGroup);
-constexpr int kProductsBeforeWidening = 32767 / 128;
+// The largest sum that int16 holds, and the largest size of the inputs that it sees, those of uint8 less 128.
+constexpr int64_t kLargestSum = 32767;
+static constexpr int64_t largest_input(Type type) { return type == Type::uint6 ? 63 : 128; }
 
 // Where the lanes [lane, lane + length) of a vector go in the output of one filter.
 struct Run {
@@ -135,46 +139,97 @@ struct VectorKernels {
     FinishTile finish_lanes;  // for outputs of one pixel: along the filters
 };
 
-// Sums of bytes, for CPUs with an instruction that adds up four products of bytes (byte_convolution.h). Inputs lie in
-// planes of four channels, 4 bytes a pixel; eight such planes are a block, whose bits share a vector.
-constexpr int kByteFilters = 32;
-constexpr int kBlockPlanes = 8;
-constexpr int kRunPixels = 4;     // neighbouring output pixels
+// Sums of bytes, for CPUs with an instruction that adds up four products of bytes. Inputs are unsigned; those of one output
+// pixel follow each other, kByteInputs or a multiple of them. Weights come in vectors of kByteFilters filters and are kept
+// in as few bits as tell them apart.
+constexpr int kByteFilters = 16;
+constexpr int kByteInputs = 32;
+constexpr int kBytePixels = 8;   // whose sums are computed together; or half as many
 
-struct ByteLayer {
-    int64_t blocks;
-    int64_t plane_stride;   // bytes from one plane to the next
-    const int32_t* taps;    // bytes from a pixel to its neighbours
-    int64_t tap_count;
+// Of a weight, `bits` bits are kept, from number `lowest` on. Those below are the same in all weights, `constant`, and above
+// the last of them repeats.
+struct ByteForm {
+    int bits, lowest, constant;
+};
+constexpr ByteForm kByteForms[] = {
+    {1, 1, 1},  // -1 and 1
+    {1, 3, 4},  // -4 and 4
+    {2, 2, 2},  // -6, -2, 2 and 6
+    {4, 1, 1},  // odd numbers from -9 to 9
+    {2, 1, 0},  // -2, 0 and 2
+    {4, 1, 0},  // even numbers from -4 to 4
+};
+
+// The weights of some vectors of filters. Those of 4 * (8 / form.bits) inputs share 64 bytes, [filter][input % 4]: bit k of
+// the input 4 * i + j is bit k * (8 / form.bits) + i there.
+struct ByteWeights {
+    const uint8_t* bits;
+    int64_t bit_stride;    // bytes from one vector to the next
+    const int32_t* start;  // where sums begin, one number a filter
+    int64_t start_stride;  // numbers from one vector to the next
+};
+
+// Tiles of two by two output pixels (winograd.h) for strides of 1 and 2. A tile sees `lines` rows and columns of pixels and
+// takes as many sums in either direction; the next tile begins `step` columns later.
+struct TileKind {
+    int lines, step;
+    int counts[3], forms[3];  // of sums with weights of one form each
+    int sums[25];             // their numbers, lines * row + column, in the order in which their weights are kept
+};
+constexpr TileKind kTileKinds[2] = {
+    {4, 2, {4, 8, 4}, {1, 2, 3}, {0, 3, 12, 15, 1, 2, 4, 7, 8, 11, 13, 14, 5, 6, 9, 10}},
+    {5, 4, {16, 8, 1}, {0, 4, 5}, {0, 1, 3,  4,  5,  6,  8,  9,  15, 16, 18, 19, 20,
+                                   21, 23, 24, 2, 7, 17, 22, 10, 11, 13, 14, 12}},
+};
+constexpr int kTileLines = 5;  // the most
+
+// Tiles side by side.
+struct TileRow {
+    const uint8_t* rows[kTileLines];  // where column 0 of each begins, and the bytes from pixel to pixel
+    int64_t steps[kTileLines];
+    int64_t column, width;            // the first that is seen, and how many there are; beyond are zeros
+    int64_t tiles;
 };
 
 struct ByteKernels {
-    // For 1, 2 or 3 runs that begin at `inputs`, and kByteFilters filters: [horizontal stride - 1][runs - 1].
-    // bits [block][tap][filter][channel % 4], bit i of each byte for plane i of the block. The sums of a run of filter f
-    // go to sums[run] + places[f].
-    using Sums = void (*)(const ByteLayer& layer, const uint8_t* const* inputs, const uint8_t* bits,
-                          int32_t* const* sums, const int32_t* places);
-    Sums sums[2][3];
+    // sums[pixel][vector][filter] of 1, 2 or 4 vectors and 4 or 8 pixels, each with `inputs` inputs and `stride` bytes after
+    // the one before: [log2(vectors)][log2(pixels) - 2]. Null for 4 vectors and 8 pixels, too many for the registers.
+    using Sums = void (*)(const uint8_t* pixels, int64_t stride, int64_t inputs, const ByteWeights& weights, int32_t* sums);
+    Sums sums[3][2];
 
-    // Four channels of one image into their plane, each byte x as x ^ how.zero.
-    void (*interleave)(const Padding& how, const uint8_t* const* channels, uint32_t* to);
+    // The same for all sums of tiles, the inputs of all tiles to the first sum, then those to the next: [stride - 1] first.
+    using TileSums = void (*)(const uint8_t* tiles, int64_t inputs, const ByteWeights& weights, int32_t* sums);
+    TileSums tile_sums[2][3][2];
 
-    // The same for filters three pixels wide with a third fewer products (winograd.h): for 1, 2 or 3 runs of kRunPixels
-    // pairs of pixels. The inputs of sum k are `transform_stride` bytes after those of sum k - 1; bits [sum 1, 2, 0, 3]
-    // [block][tap][filter][channel % 4], two for each weight of sums 1 and 2, which therefore have twice as many blocks.
-    // `corrections` are those of the even and of the odd pixels.
-    using PairSums = void (*)(const ByteLayer& layer, int64_t transform_stride, const uint8_t* const* inputs,
-                              const uint8_t* bits, const int32_t* const* corrections, int32_t* const* sums,
-                              const int32_t* places);
-    PairSums pair_sums[3];
+    // The same for float weights [vector][term][filter] and 4 pixels, `step` elements apart; the terms of each are at these
+    // elements after the pixel: [log2(vectors)].
+    using RealSums = void (*)(const float* pixels, int64_t step, const int32_t* terms, int64_t count, const float* weights,
+                              float* sums);
+    RealSums real_sums[3];
 
-    // Four channels of one image into the four planes of their transforms, which are `transform_stride` pixels apart.
-    void (*transform)(const Padding& how, const uint8_t* const* channels, int64_t transform_stride, uint32_t* to);
+    // The epilogue for `filters` filters of these vectors, the first being `first`; the outputs of a pixel begin at its
+    // place.
+    using FinishPixels = void (*)(const Finish& what, const int32_t* sums, int64_t vectors, int64_t first, int64_t filters,
+                                  const int64_t* places, int64_t pixels);
+    FinishPixels finish;
+    using FinishReal = void (*)(const Finish& what, const float* sums, int64_t vectors, int64_t first, int64_t filters,
+                                const int64_t* places, int64_t pixels);
+    FinishReal finish_real;
+
+    // The same for the sums of tiles, `stride` numbers from one to the next. A tile has four places; what is beyond the
+    // border has -1.
+    using FinishTiles = void (*)(const Finish& what, const int32_t* sums, int64_t stride, int64_t vectors, int64_t first,
+                                 int64_t filters, const int64_t* places, int64_t tiles);
+    FinishTiles finish_tiles[2];
+
+    // What the sums of some tiles of a row see, `stride` bytes apart, of one tile after the other. Inputs that are missing
+    // to a multiple of kByteInputs become zeros.
+    using Transform = void (*)(const TileRow& row, int64_t channels, int64_t stride, uint8_t* to);
+    Transform transform[2];
+
+    // [row][column] to [column][row]
+    void (*transpose)(const uint8_t* from, int64_t rows, int64_t columns, uint8_t* to);
 };
-
-// The bit pairs of those weights: the lower four bits of a byte are set where weights are positive, the upper four where
-// they are +-3 and not +-1.
-constexpr int kPairPlanes = 4;
 
 struct Kernels {
     const char* name;
@@ -213,6 +268,10 @@ struct Kernels {
 
     // One channel. `scratch` holds 2 * out_height * pitch + pitch floats.
     void (*pool)(const Window& window, const float* image, float* scratch, float* to);
+
+    // One row of answers of an image that is kept by pixels: maxima or sums, times the answer's factor.
+    void (*pool_pixels)(const Window& window, int64_t row, const void* image, Type type, const float* factors,
+                        int64_t channels, float* to);
 };
 
 }  // namespace signwise

@@ -3,6 +3,7 @@
 #include "byte_convolution.h"
 #include "convolution.h"
 #include "dense.h"
+#include "first_convolution.h"
 #include "operation.h"
 #include "winograd.h"
 
@@ -59,6 +60,7 @@ class LayerOperation : public Operation {
         layer_.run(examples, view(inputs[0]), epilogue_.finish(inputs, output), work);
     }
     int64_t weight_bytes() const override { return layer_.weight_bytes(); }
+    Order reads() const override { return Layer::kReads; }
 
   private:
     Layer layer_;
@@ -66,7 +68,8 @@ class LayerOperation : public Operation {
 };
 
 template <class Layer>
-std::unique_ptr<Operation> make_layer(Layer layer, Epilogue epilogue) {
+std::unique_ptr<Operation> make_layer(Layer layer, Epilogue epilogue, Value& output) {
+    output.order = Layer::kWrites;
     return std::make_unique<LayerOperation<Layer>>(std::move(layer), std::move(epilogue));
 }
 
@@ -107,17 +110,20 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
     Epilogue epilogue(described, described.out_channels);
     if (described.bits != 1) {
         const float* weights = static_cast<const float*>(described.weight);
-        return make_layer(Convolution::real(shape, weights, kernels), std::move(epilogue));
+        if (inputs.size() == 1 && FirstConvolution::suits(shape, output, kernels)) {
+            return make_layer(FirstConvolution(shape, weights, kernels), std::move(epilogue), output);
+        }
+        return make_layer(Convolution::real(shape, weights, kernels), std::move(epilogue), output);
     }
     const uint8_t* bits = static_cast<const uint8_t*>(described.weight);
     const bool integer = inputs[0].type != Type::float32;
     if (integer && WinogradConvolution::suits(shape, inputs[0], kernels)) {
-        return make_layer(WinogradConvolution(shape, bits, kernels), std::move(epilogue));
+        return make_layer(WinogradConvolution(shape, bits, kernels), std::move(epilogue), output);
     }
     if (integer && ByteConvolution::suits(shape, kernels)) {
-        return make_layer(ByteConvolution(shape, bits, kernels), std::move(epilogue));
+        return make_layer(ByteConvolution(shape, bits, kernels), std::move(epilogue), output);
     }
-    return make_layer(Convolution::binary(shape, bits, integer, kernels), std::move(epilogue));
+    return make_layer(Convolution::binary(shape, bits, integer, kernels), std::move(epilogue), output);
 }
 
 std::unique_ptr<Operation> make_dense(const signwise_operation& described, const std::vector<Value>& inputs,
@@ -133,7 +139,7 @@ std::unique_ptr<Operation> make_dense(const signwise_operation& described, const
                                       static_cast<const uint8_t*>(described.weight), kernels)
                       : Dense::real(in.channels, described.out_channels, static_cast<const float*>(described.weight),
                                     kernels);
-    return make_layer(std::move(dense), std::move(epilogue));
+    return make_layer(std::move(dense), std::move(epilogue), output);
 }
 
 }  // namespace signwise

@@ -24,6 +24,13 @@ std::vector<float> copy_channels(const float* from, int64_t count, int64_t chann
     return std::vector<float>(from, from + count);
 }
 
+Order common_order(const std::vector<Value>& inputs) {
+    for (const Value& input : inputs) {
+        if (input.order == Order::pixels) return Order::pixels;
+    }
+    return Order::planes;
+}
+
 int64_t window_count(int64_t size, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation) {
     constexpr int64_t largest_window = 1024;
     check_size(kernel, 1, largest_window, "kernel");
@@ -39,7 +46,7 @@ int64_t window_count(int64_t size, int64_t before, int64_t after, int64_t kernel
 std::unique_ptr<Operation> make_operation(const signwise_operation& described, const std::vector<Value>& inputs,
                                           Value& output, const Kernels& kernels) {
     require(!inputs.empty(), "an operation needs an input");
-    require(described.out_type >= SIGNWISE_FLOAT32 && described.out_type <= SIGNWISE_INT8, "unknown output type");
+    require(described.out_type >= SIGNWISE_FLOAT32 && described.out_type <= SIGNWISE_UINT6, "unknown output type");
     output.type = Type(described.out_type);
     output.scale = output.type == Type::float32 ? 1.0f : described.out_scale;
     require(output.scale >= 1e-30f && output.scale <= 1e30f, "the output scale must be from 1e-30 to 1e30");
@@ -58,16 +65,6 @@ std::unique_ptr<Operation> make_operation(const signwise_operation& described, c
         case SIGNWISE_FLATTEN: made = make_flatten(described, inputs, output, kernels); break;
         case SIGNWISE_SOFTMAX: made = make_softmax(described, inputs, output, kernels); break;
         default: throw Error("unknown operation " + std::to_string(described.kind));
-    }
-    bool kept = true;
-    for (const Value& input : inputs) kept = kept && input.nonnegative;
-    switch (described.kind) {
-        case SIGNWISE_RELU: output.nonnegative = true; break;
-        case SIGNWISE_CONV:
-        case SIGNWISE_DENSE:
-        case SIGNWISE_AFFINE:
-        case SIGNWISE_ADD: output.nonnegative = described.relu != 0; break;
-        default: output.nonnegative = kept;  // what picks, moves, joins and averages
     }
     const int64_t plane = checked_product(output.shape.height, output.shape.width, "a value");
     check_size(checked_product(plane, output.shape.channels, "a value"), 1, kLargestSize, "the size of a value");

@@ -19,6 +19,8 @@ class Operation {
     // `inputs` and `output` hold `examples` examples each, one after the other.
     virtual void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const = 0;
     virtual int64_t weight_bytes() const { return 0; }
+    // The order in which images must come. What comes out is in the order of the output's value.
+    virtual Order reads() const { return Order::planes; }
     // True where the result is the input's memory seen in another shape.
     virtual bool alias() const { return false; }
 };
@@ -26,6 +28,9 @@ class Operation {
 // Checks an operation against the values that it reads; fills in the shape of its result. Throws Error.
 std::unique_ptr<Operation> make_operation(const signwise_operation& described, const std::vector<Value>& inputs,
                                           Value& output, const Kernels& kernels);
+
+// Brings images from one order to the other.
+std::unique_ptr<Operation> make_reorder(const Kernels& kernels);
 
 // The kinds, by file: layers.cpp, elementwise.cpp, pooling.cpp.
 std::unique_ptr<Operation> make_conv(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
@@ -46,6 +51,9 @@ constexpr int64_t kLargestSize = int64_t(1) << 28;
 void require(bool condition, const char* message);
 void check_size(int64_t value, int64_t least, int64_t most, const char* what);
 std::vector<float> copy_channels(const float* from, int64_t count, int64_t channels, const char* what);
+
+// The order for operations that work in either: that of any image which is kept by pixels.
+Order common_order(const std::vector<Value>& inputs);
 
 // Output size of a window that slides over `size` pixels.
 int64_t window_count(int64_t size, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation);

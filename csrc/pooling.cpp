@@ -9,8 +9,8 @@ namespace {
 
 class PoolOperation : public Operation {
   public:
-    PoolOperation(const Window& window, bool count_padding, const Kernels& kernels)
-        : window_(window), kernels_(kernels) {
+    PoolOperation(const Window& window, bool count_padding, Order order, const Kernels& kernels)
+        : window_(window), order_(order), kernels_(kernels) {
         if (window.maximum) return;
         for (int64_t y = 0; y < window.out_height; ++y) {
             const int64_t rows = covered(y * window.stride[0] - window.top, window.kernel[0], window.height);
@@ -22,21 +22,28 @@ class PoolOperation : public Operation {
         }
     }
 
+    Order reads() const override { return order_; }
+
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
+        order_ == Order::pixels ? run_rows(examples, inputs[0], output, work) : run_planes(examples, inputs[0], output, work);
+    }
+
+  private:
+    void run_planes(int64_t examples, const Data& input, const Data& output, Work& work) const {
         const int64_t pixels = window_.height * window_.width, answers = window_.out_height * window_.out_width;
         const int64_t scratch = 2 * window_.out_height * window_.pitch + window_.pitch;
         for (Buffer& buffer : work.own) buffer.reserve((pixels + answers + scratch) * 4);
-        const int64_t planes = examples * inputs[0].value->shape.channels;
+        const int64_t planes = examples * input.value->shape.channels;
         const int64_t cycles = planes * pixels / 4, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
         work.each(pieces, cycles, [&](int64_t piece, int thread) {
             float* image = reinterpret_cast<float*>(work.own[size_t(thread)].data());
             float* answer = image + pixels;
             for (int64_t i = planes * piece / pieces; i < planes * (piece + 1) / pieces; ++i) {
-                const float* from = reinterpret_cast<const float*>(inputs[0].data) + i * pixels;
-                if (inputs[0].value->type != Type::float32) {
-                    const Value& in = *inputs[0].value;
-                    kernels_.to_float(inputs[0].at(i * pixels), in.type, in.scale, image, pixels);
+                const float* from = reinterpret_cast<const float*>(input.data) + i * pixels;
+                if (input.value->type != Type::float32) {
+                    const Value& in = *input.value;
+                    kernels_.to_float(input.at(i * pixels), in.type, in.scale, image, pixels);
                     from = image;
                 }
                 kernels_.pool(window_, from, answer + answers, answer);
@@ -47,38 +54,70 @@ class PoolOperation : public Operation {
         });
     }
 
-  private:
+    // Images that are kept by pixels, a row of answers at a time.
+    void run_rows(int64_t examples, const Data& input, const Data& output, Work& work) const {
+        const Value &in = *input.value, &out = *output.value;
+        const int64_t channels = in.shape.channels, answers = window_.out_width * channels;
+        for (Buffer& buffer : work.own) buffer.reserve((answers + window_.out_width) * 4);
+        const int64_t rows = examples * window_.out_height, cycles = rows * answers * window_.kernel[0] / 4;
+        work.each(rows, cycles, [&](int64_t index, int thread) {
+            const int64_t example = index / window_.out_height, y = index % window_.out_height;
+            const bool direct = out.type == Type::float32;
+            char* to = output.at(index * answers);
+            float* factors = reinterpret_cast<float*>(work.own[size_t(thread)].data());
+            float* answer = direct ? reinterpret_cast<float*>(to) : factors + window_.out_width;
+            const float scale = in.type == Type::float32 ? 1.0f : in.scale;
+            for (int64_t x = 0; x < window_.out_width; ++x) {
+                factors[x] = window_.maximum ? scale : scale * shares_[size_t(y * window_.out_width + x)];
+            }
+            kernels_.pool_pixels(window_, y, input.at(example * in.shape.count()), in.type, factors, channels, answer);
+            if (!direct) kernels_.from_float(answer, out.type, out.scale, to, answers);
+        });
+    }
+
     static int64_t covered(int64_t first, int64_t count, int64_t size) {
         return std::min(first + count, size) - std::max<int64_t>(first, 0);
     }
 
     Window window_;
+    Order order_;
     std::vector<float> shares_;  // of each answer, what a pixel counts for in a mean
     const Kernels& kernels_;
 };
 
 class GlobalPoolOperation : public Operation {
   public:
-    explicit GlobalPoolOperation(const Kernels& kernels) : kernels_(kernels) {}
+    GlobalPoolOperation(Order order, const Kernels& kernels) : order_(order), kernels_(kernels) {}
+
+    Order reads() const override { return order_; }
+
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-        const Shape& in = inputs[0].value->shape;
-        float* line = reinterpret_cast<float*>(work.own[0].reserve((in.plane() + in.channels) * 4));
-        float* means = line + in.plane();
+        const Value& in = *inputs[0].value;
+        const int64_t channels = in.shape.channels, pixels = in.shape.plane(), count = in.shape.count();
+        float* image = reinterpret_cast<float*>(work.own[0].reserve((count + channels) * 4));
+        float* means = image + count;
+        std::vector<double> sums(static_cast<size_t>(channels));
         for (int64_t example = 0; example < examples; ++example) {
-            for (int64_t channel = 0; channel < in.channels; ++channel) {
-                const int64_t at = (example * in.channels + channel) * in.plane();
-                kernels_.to_float(inputs[0].at(at), inputs[0].value->type, inputs[0].value->scale, line, in.plane());
-                double sum = 0;
-                for (int64_t i = 0; i < in.plane(); ++i) sum += line[i];
-                means[channel] = float(sum / double(in.plane()));
+            kernels_.to_float(inputs[0].at(example * count), in.type, in.scale, image, count);
+            std::fill(sums.begin(), sums.end(), 0.0);
+            if (order_ == Order::pixels) {
+                for (const float* from = image; from != image + count; from += channels) {
+                    for (int64_t i = 0; i < channels; ++i) sums[size_t(i)] += from[i];
+                }
+            } else {
+                const float* from = image;
+                for (double& sum : sums) {
+                    for (int64_t i = 0; i < pixels; ++i) sum += *from++;
+                }
             }
-            kernels_.from_float(means, output.value->type, output.value->scale, output.at(example * in.channels),
-                                in.channels);
+            for (int64_t i = 0; i < channels; ++i) means[i] = float(sums[size_t(i)] / double(pixels));
+            kernels_.from_float(means, output.value->type, output.value->scale, output.at(example * channels), channels);
         }
     }
 
   private:
+    Order order_;
     const Kernels& kernels_;
 };
 
@@ -107,14 +146,15 @@ std::unique_ptr<Operation> make_pool(const signwise_operation& described, const 
                         width,
                         round_up(reach, described.stride[1]),
                         described.kind == SIGNWISE_MAXPOOL};
-    return std::make_unique<PoolOperation>(window, described.count_include_pad != 0, kernels);
+    output.order = common_order(inputs);
+    return std::make_unique<PoolOperation>(window, described.count_include_pad != 0, output.order, kernels);
 }
 
 std::unique_ptr<Operation> make_global_pool(const signwise_operation&, const std::vector<Value>& inputs,
                                             Value& output, const Kernels& kernels) {
     require(inputs.size() == 1 && inputs[0].shape.rank == 3, "a global pool reads one image");
     output.shape = {1, inputs[0].shape.channels, 1, 1};
-    return std::make_unique<GlobalPoolOperation>(kernels);
+    return std::make_unique<GlobalPoolOperation>(common_order(inputs), kernels);
 }
 
 }  // namespace signwise

@@ -39,33 +39,57 @@ std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<
 
 Program::Program(const Shape& input, int threads, const Kernels& kernels) : kernels_(kernels), threads_(threads) {
     values_.push_back({input});
+    reordered_.push_back(-1);
     storage_.push_back(0);
+}
+
+int32_t Program::append(Step step, const Value& output) {
+    const int32_t number = int32_t(values_.size());
+    storage_.push_back(step.operation->alias() ? storage_[size_t(step.inputs[0])] : number);
+    values_.push_back(output);
+    reordered_.push_back(-1);
+    steps_.push_back(std::move(step));
+    return number;
+}
+
+int32_t Program::in_order(int32_t value, Order order, int64_t described) {
+    const Value& kept = values_[size_t(value)];
+    const bool same = kept.shape.channels == 1 || kept.shape.plane() == 1;  // in both orders
+    if (kept.order == order || same) return value;
+    if (reordered_[size_t(value)] < 0) {
+        Value output = kept;
+        output.order = order;
+        const int32_t made = append({make_reorder(kernels_), {value}, described}, output);
+        reordered_[size_t(value)] = made;
+        reordered_[size_t(made)] = value;
+    }
+    return reordered_[size_t(value)];
 }
 
 void Program::add(const signwise_operation& described) {
     require(!finished(), "the program is finished");
-    require(steps_.size() < 4096, "a program may have 4096 operations");
+    require(operation_count() < 4096, "a program may have 4096 operations");
     require(described.input_count >= 1 && described.input_count <= 64 && described.inputs != nullptr,
             "an operation reads 1 to 64 values");
-    Step step;
+    std::vector<int32_t> numbers;
     std::vector<Value> inputs;
     for (int32_t i = 0; i < described.input_count; ++i) {
         const int32_t value = described.inputs[i];
-        require(value >= 0 && size_t(value) < values_.size(), "an operation reads a value that is not made before it");
-        step.inputs.push_back(value);
-        inputs.push_back(values_[size_t(value)]);
+        require(value >= 0 && size_t(value) < described_.size(), "an operation reads a value that is not made before it");
+        numbers.push_back(described_[size_t(value)]);
+        inputs.push_back(values_[size_t(numbers.back())]);
     }
     Value output{};
-    step.operation = make_operation(described, inputs, output, kernels_);
-    storage_.push_back(step.operation->alias() ? storage_[size_t(step.inputs[0])] : int32_t(values_.size()));
-    values_.push_back(output);
-    steps_.push_back(std::move(step));
+    std::unique_ptr<Operation> operation = make_operation(described, inputs, output, kernels_);
+    for (int32_t& number : numbers) number = in_order(number, operation->reads(), operation_count());
+    described_.push_back(append({std::move(operation), std::move(numbers), operation_count()}, output));
 }
 
 void Program::finish(int32_t output) {
     require(!finished(), "the program is finished");
-    require(output >= 0 && size_t(output) < values_.size(), "the output is no value of the program");
-    output_ = output;
+    require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
+    output_ = in_order(described_[size_t(output)], Order::planes, operation_count() - 1);
+    output = output_;
     const int64_t end = int64_t(values_.size());
     std::vector<int64_t> bytes(values_.size(), 0), born(values_.size(), 0), dies(values_.size(), 0);
     for (size_t value = 1; value < values_.size(); ++value) {
@@ -135,13 +159,14 @@ void Program::run_portion(int64_t examples, const float* input, float* output, C
         for (const int32_t value : steps_[i].inputs) inputs.push_back(data(size_t(value)));
         Phases phases;
         context.work.phases = seconds != nullptr ? &phases : nullptr;
+        double* timed = seconds != nullptr ? seconds + 5 * steps_[i].described : nullptr;
         {
-            const StopWatch watch(seconds != nullptr ? seconds + 5 * i + 4 : nullptr);
+            const StopWatch watch(timed != nullptr ? timed + 4 : nullptr);
             steps_[i].operation->run(examples, inputs, data(i + 1), context.work);
         }
-        if (seconds != nullptr) {
+        if (timed != nullptr) {
             const double parts[] = {phases.prepare, phases.build, phases.sums, phases.finish};
-            for (int part = 0; part < 4; ++part) seconds[5 * i + part] += parts[part];
+            for (int part = 0; part < 4; ++part) timed[part] += parts[part];
         }
     }
     if (!direct) {

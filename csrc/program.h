@@ -28,17 +28,23 @@ class Program {
     void profile(int64_t batch, const float* input, float* output, double* seconds);
 
     bool finished() const { return output_ >= 0; }
-    int64_t operation_count() const { return int64_t(steps_.size()); }
+    int64_t operation_count() const { return int64_t(described_.size()) - 1; }
     int64_t input_count() const { return values_[0].shape.count(); }
     int64_t output_count() const { return values_[size_t(output_)].shape.count(); }
     int64_t weight_bytes() const;
     int64_t activation_bytes(int64_t batch) const;
 
   private:
+    // Makes the value with the number of the step and one.
     struct Step {
         std::unique_ptr<Operation> operation;
         std::vector<int32_t> inputs;
+        int64_t described;  // the operation that it belongs to
     };
+
+    int32_t append(Step step, const Value& output);
+    // The same value in this order, for this operation brought into it where it must be.
+    int32_t in_order(int32_t value, Order order, int64_t described);
 
     // What one call needs for itself; kept for the next one.
     struct Context {
@@ -52,7 +58,9 @@ class Program {
     void give_back(std::unique_ptr<Context> context);
 
     const Kernels& kernels_;
-    std::vector<Value> values_;
+    std::vector<int32_t> described_{0};   // the values that callers count: the input, and one for each operation of theirs
+    std::vector<Value> values_;           // those, and some in another order
+    std::vector<int32_t> reordered_;      // for each, the same in the other order, or -1
     std::vector<Step> steps_;
     int32_t output_ = -1;
     std::vector<int32_t> storage_;   // the value whose memory each value uses: its own, or that of what it is a view of

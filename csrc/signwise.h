@@ -17,11 +17,11 @@ extern "C" {
 #define SIGNWISE_API __attribute__((visibility("default")))
 
 /* Changes whenever this file does in a way that matters to callers. */
-#define SIGNWISE_INTERFACE 1
+#define SIGNWISE_INTERFACE 2
 
 enum { SIGNWISE_OK = 0, SIGNWISE_ERROR = 1 };
 
-enum { SIGNWISE_FLOAT32 = 0, SIGNWISE_UINT8 = 1, SIGNWISE_INT8 = 2 };
+enum { SIGNWISE_FLOAT32 = 0, SIGNWISE_UINT8 = 1, SIGNWISE_INT8 = 2, SIGNWISE_UINT6 = 3 /* 0 to 63, a byte each */ };
 
 enum {
     SIGNWISE_CONV = 0,

@@ -20,13 +20,16 @@ struct Shape {
     }
 };
 
+// How the numbers of an image follow each other: one channel after the other, or one pixel after the other.
+enum class Order { planes, pixels };
+
 struct Value {
     Shape shape;
     Type type = Type::float32;
     float scale = 1;
-    bool nonnegative = false;  // never below zero, as after a ReLU
+    Order order = Order::planes;
 
-    int64_t bytes() const { return shape.count() * (type == Type::float32 ? 4 : 1); }
+    int64_t bytes() const { return shape.count() * bytes_of(type); }
 };
 
 constexpr int64_t kMargin = 256;
@@ -37,7 +40,7 @@ struct Data {
     char* data;
     bool margins;  // whether kMargin bytes on either side may be read
 
-    int64_t element() const { return value->type == Type::float32 ? 4 : 1; }
+    int64_t element() const { return bytes_of(value->type); }
     char* at(int64_t index) const { return data + index * element(); }
 };
 

@@ -1,126 +1,143 @@
 #include "winograd.h"
 
-#include <limits>
-
-#include "planes.h"
+#include <algorithm>
 
 namespace signwise {
 namespace {
 
-constexpr int64_t kRunPairs = kRunPixels;
-constexpr int64_t kBlockBytes = kByteFilters * 4;
-constexpr int64_t kSumPlace[4] = {4, 0, 2, 5};  // where the bits of each sum begin, in blocks
+// What the sums of a dimension make of three weights.
+struct Line {
+    int32_t weights[kTileLines];
+};
+
+Line transformed(int64_t kind, int32_t g0, int32_t g1, int32_t g2) {
+    if (kind == 0) return {{2 * g0, g0 + g1 + g2, g0 - g1 + g2, 2 * g2}};
+    return {{g0, g1, g0 + g2, g1, g2}};
+}
+
+// Whether a sum sees a difference of inputs.
+bool is_difference(int64_t kind, int64_t sum) { return kind == 0 ? sum != 1 : sum == 0 || sum == 4; }
 
 }  // namespace
 
 bool WinogradConvolution::suits(const ConvolutionShape& shape, const Value& input, const Kernels& kernels) {
-    return kernels.bytes != nullptr && input.type == Type::int8 && input.nonnegative && shape.kernel_width == 3 &&
-           shape.stride_height == 1 && shape.stride_width == 1 && shape.dilation_width == 1 && shape.left == 1 &&
-           shape.right == 1 && shape.width % 2 == 0 && fills(shape.out_height() * shape.width, 2 * kRunPairs) &&
-           fills(shape.group_filters(), kByteFilters) && fills(shape.group_channels(), kBlockChannels) &&
-           shape.seen_height() * shape.width < std::numeric_limits<int32_t>::max() / 4;
+    return kernels.bytes != nullptr && input.type == Type::uint6 && shape.kernel_height == 3 && shape.kernel_width == 3 &&
+           shape.stride_height == shape.stride_width && shape.stride_width <= 2 && shape.dilation_height == 1 &&
+           shape.dilation_width == 1 && fills(shape.out_height(), 2) && fills(shape.out_width(), 2) &&
+           fills(shape.group_filters(), kByteFilters) && fills(shape.group_channels(), kByteInputs);
 }
 
 WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels)
     : shape_(shape),
       kernels_(&kernels),
-      blocks_(shape),
-      rows_(shape.seen_height()),
-      pitch_(shape.width / 2),
-      zeros_(size_t(shape.out_channels), 0) {
-    for (int64_t y = 0; y < shape.kernel_height; ++y) taps_.push_back(int32_t(y * shape.dilation_height * pitch_ * 4));
-    const int64_t channels = shape.group_channels(), taps = shape.kernel_height;
-    const int64_t row_bytes = (channels * taps * 3 + 7) / 8;
-    filter_bytes_ = checked_product(6 * blocks_.blocks() * taps, kBlockBytes, "a weight");
-    bits_.resize(size_t(checked_product(filter_bytes_, blocks_.filter_blocks(), "a weight")));
-    for (std::vector<int32_t>& of_pixels : corrections_) {
-        of_pixels.resize(size_t(blocks_.filter_blocks() * kByteFilters));
+      kind_(shape.stride_width - 1),
+      sums_(kTileKinds[kind_].lines * kTileKinds[kind_].lines),
+      rows_((shape.out_height() + 1) / 2),
+      columns_((shape.out_width() + 1) / 2),
+      vectors_(shape.groups, shape.group_filters()),
+      inputs_(round_up(shape.group_channels(), kByteInputs)),
+      border_(size_t(shape.in_channels), 0) {
+    struct Sum {
+        int64_t row, column, place;  // the last in bytes of a vector
+        ByteForm form;
+    };
+    const TileKind& kind = kTileKinds[kind_];
+    std::vector<Sum> sums;  // in the order of their weights
+    for (int part = 0; part < 3; ++part) {
+        for (int i = 0; i < kind.counts[part]; ++i) {
+            const int64_t sum = kind.sums[sums.size()];
+            sums.push_back({sum / kind.lines, sum % kind.lines, vector_bytes_, kByteForms[kind.forms[part]]});
+            vector_bytes_ += vector_bytes(sums.back().form, inputs_);
+        }
     }
+    bits_.resize(size_t(checked_product(vector_bytes_, vectors_.all(), "a weight")));
+    starts_.resize(size_t(vectors_.all() * sums_ * kByteFilters));
+    const int64_t channels = shape.group_channels(), row_bytes = (channels * 9 + 7) / 8;
     for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
-        const auto [filter_block, within] = blocks_.place(filter);
-        uint8_t* to = bits_.data() + filter_block * filter_bytes_ + within * 4;
-        // The weights of missing channels are -1.
-        const int32_t missing = -int32_t(blocks_.missing_channels() * taps);
-        int32_t totals[4] = {missing, missing, missing, missing};
-        for (int64_t i = 0; i < channels * taps; ++i) {
-            int32_t g[3];
-            for (int64_t x = 0; x < 3; ++x) g[x] = bit_at(bits + filter * row_bytes, i * 3 + x) ? 1 : -1;
-            const int32_t weights[4] = {g[0], g[0] + g[1] + g[2], g[0] - g[1] + g[2], g[2]};
-            const int64_t channel = i / taps, tap = i % taps;
-            for (int k = 0; k < 4; ++k) {
-                const int64_t planes = k == 1 || k == 2 ? kPairPlanes : kBlockPlanes, plane = channel / 4;
-                const int64_t block = kSumPlace[k] * blocks_.blocks() + plane / planes;
-                uint8_t& byte = to[(block * taps + tap) * kBlockBytes + channel % 4];
-                if (weights[k] > 0) byte |= uint8_t(1 << plane % planes);
-                if (weights[k] * weights[k] == 9) byte |= uint8_t(1 << (kPairPlanes + plane % planes));
-                totals[k] += weights[k];
+        const int64_t lane = vectors_.lane(filter);
+        uint8_t* vector = bits_.data() + vectors_.vector(filter) * vector_bytes_;
+        int32_t* starts = starts_.data() + vectors_.vector(filter) * sums_ * kByteFilters + lane;
+        for (int64_t channel = 0; channel < channels; ++channel) {
+            const auto sign = [&](int64_t tap) { return bit_at(bits + filter * row_bytes, channel * 9 + tap) ? 1 : -1; };
+            Line rows[3];
+            for (int64_t y = 0; y < 3; ++y) rows[y] = transformed(kind_, sign(3 * y), sign(3 * y + 1), sign(3 * y + 2));
+            for (size_t i = 0; i < sums.size(); ++i) {
+                const auto [row, column, place, form] = sums[i];
+                const Line line =
+                    transformed(kind_, rows[0].weights[column], rows[1].weights[column], rows[2].weights[column]);
+                keep_weight(form, line.weights[row], lane, channel, vector + place);
+                // Differences may be negative, so that they have 128 added.
+                if (is_difference(kind_, row) || is_difference(kind_, column)) {
+                    starts[int64_t(i) * kByteFilters] -= 128 * line.weights[row];
+                }
             }
         }
-        // Differences of inputs have 128 added.
-        const size_t place = size_t(filter_block * kByteFilters + within);
-        corrections_[0][place] = -128 * totals[0] - 64 * totals[2];
-        corrections_[1][place] = 64 * totals[2] + 128 * totals[3];
     }
 }
 
-std::unique_ptr<WinogradConvolution::Plan> WinogradConvolution::plan(int64_t images) const {
-    auto made = std::make_unique<Plan>();
-    const int64_t image_stride = checked_product(checked_product(rows_, pitch_, "a padded image"), 4, "a padded image");
-    made->plane_stride = checked_product(image_stride, images, "a padded channel");
-    made->transform_stride = checked_product(made->plane_stride, blocks_.planes(), "a padded input");
-    made->run_pixels = 2 * kRunPairs;
-    // Rows of pairs follow each other without a gap, as those of the output do.
-    const int64_t pixels = shape_.out_height() * shape_.out_width();
-    for (int64_t image = 0; image < images; ++image) {
-        for (int64_t first = 0; first < pixels; first += made->run_pixels) {
-            made->add(image * image_stride + first / 2 * 4, std::min(made->run_pixels, pixels - first),
-                      image * shape_.out_channels * pixels + first);
+void WinogradConvolution::transform(const BytePart& part, const uint8_t* images, uint8_t* to, int64_t* places) const {
+    const int64_t height = shape_.out_height(), width = shape_.out_width(), channels = shape_.group_channels();
+    const int64_t end = part.first_point + part.points;
+    const TileKind& kind = kTileKinds[kind_];
+    // Tiles of one row at a time.
+    for (int64_t tile = part.first_point, tiles; tile < end; tile += tiles) {
+        const int64_t column = tile % columns_, row = tile / columns_ % rows_, image = tile / columns_ / rows_;
+        tiles = std::min(end - tile, columns_ - column);
+        TileRow seen{};
+        seen.column = kind.step * column - shape_.left;
+        seen.width = shape_.width;
+        seen.tiles = tiles;
+        for (int64_t i = 0; i < kind.lines; ++i) {
+            const int64_t y = kind.step * row - shape_.top + i, line = (image * shape_.height + y) * shape_.width;
+            const bool inside = y >= 0 && y < shape_.height;
+            seen.rows[i] = inside ? images + line * shape_.in_channels + part.group * channels : border_.data();
+            seen.steps[i] = inside ? shape_.in_channels : 0;
+        }
+        kernels_->bytes->transform[kind_](seen, channels, part.room * inputs_, to);
+        to += tiles * inputs_;
+        const int64_t right = shape_.out_channels, below = width * shape_.out_channels;
+        int64_t place = ((image * height + 2 * row) * width + 2 * column) * shape_.out_channels;
+        for (int64_t x = 2 * column; x < 2 * (column + tiles); x += 2, places += 4, place += 2 * right) {
+            const bool has_right = x + 1 < width, has_below = 2 * row + 1 < height;
+            places[0] = place;
+            places[1] = has_right ? place + right : -1;
+            places[2] = has_below ? place + below : -1;
+            places[3] = has_right && has_below ? place + below + right : -1;
         }
     }
-    made->finish();
-    return made;
-}
-
-void WinogradConvolution::prepare(const Plan& plan, int64_t images, const View& input, char* planes, Work& work) const {
-    Padding how{};
-    how.height = shape_.height;
-    how.width = shape_.width;
-    how.top = shape_.top;
-    how.pitch = pitch_;
-    const auto transform = [&](int64_t index, int64_t image, int64_t first_row, int64_t end_row) {
-        const auto four = blocks_.channels(input.data, image, index);
-        Padding some = how;
-        some.first = first_row;
-        some.end = end_row;
-        char* to = planes + index * plan.plane_stride + image * rows_ * pitch_ * 4;
-        kernels_->bytes->transform(some, four.data(), plan.transform_stride / 4, reinterpret_cast<uint32_t*>(to));
-    };
-    const int64_t cycles = plan.transform_stride / 16;
-    each_padded(work, blocks_.planes(), images, rows_, cycles, plan.parts() > 1, transform);
 }
 
 void WinogradConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
-    const Plan& plan = plans_->get(images, [&] { return this->plan(images); });
-    // The last run may read beyond the last row.
-    const int64_t slack = kRunPairs * 4;
-    char* planes = work.shared.reserve(checked_product(4, plan.transform_stride, "a padded input") + slack);
-    finish.correction = zeros_.data();
-    finish.factor = input.scale;
-    finish.filter_stride = shape_.out_height() * shape_.out_width();
-    {
-        const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
-        prepare(plan, images, input, planes, work);
+    const int64_t filters = shape_.group_filters();
+    const int64_t sum_bytes = sums_ * kByteVectors * kBytePixels / 2 * kByteFilters * 4;
+    for (Buffer& buffer : work.own) {
+        buffer.reserve(sum_bytes + checked_product(sums_ * kBytePixels, inputs_, "the inputs of a tile"));
     }
-    const ByteLayer layer{blocks_.blocks(), plan.plane_stride, taps_.data(), int64_t(taps_.size())};
-    blocks_.run(plan, planes, shape_.macs() * images / 96, *kernels_, finish, work,
-                [&](int64_t filter_block, const uint8_t* const* inputs, int64_t count, int32_t* const* to,
-                    const int32_t* places) {
-                    const int64_t first = filter_block * kByteFilters;
-                    const int32_t* corrections[2] = {corrections_[0].data() + first, corrections_[1].data() + first};
-                    kernels_->bytes->pair_sums[count - 1](layer, plan.transform_stride, inputs,
-                                                          bits_.data() + filter_block * filter_bytes_, corrections, to,
-                                                          places);
-                });
+    finish.factor = kind_ == 0 ? input.scale / 4 : input.scale;
+    const auto run_part = [&](const BytePart& part, int thread) {
+        int32_t* sums = reinterpret_cast<int32_t*>(work.own[size_t(thread)].data());
+        uint8_t* tiles = reinterpret_cast<uint8_t*>(work.own[size_t(thread)].data()) + sum_bytes;
+        int64_t places[4 * kBytePixels];
+        {
+            const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
+            transform(part, static_cast<const uint8_t*>(input.data), tiles, places);
+        }
+        part.each_vector([&](int64_t vector, int64_t count, int log) {
+            const int64_t at = part.group * vectors_.count() + vector, first = vector * kByteFilters;
+            {
+                const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
+                const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_,
+                                          starts_.data() + at * sums_ * kByteFilters, sums_ * kByteFilters};
+                kernels_->bytes->tile_sums[kind_][log][part.wide()](tiles, inputs_, weights, sums);
+            }
+            const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
+            kernels_->bytes->finish_tiles[kind_](finish, sums, part.room * count * kByteFilters, count,
+                                                 part.group * filters + first,
+                                                 std::min(filters - first, count * kByteFilters), places, part.points);
+        });
+    };
+    const int64_t cycles = shape_.macs() * images / 128;
+    each_part(work, shape_.groups, images * rows_ * columns_, vectors_.count(), cycles, run_part);
 }
 
 }  // namespace signwise

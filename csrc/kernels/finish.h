@@ -2,22 +2,17 @@
 
 #pragma once
 
-#include <type_traits>
-
 #include "../kernels.h"
 #include "bytes.h"
+#include "steps.h"
 #include "vector.h"
 
 namespace signwise {
 namespace {
 
-// Round half to even for |x| < 2^22: adding this leaves no bits for a fraction. Clamped first, so always in range.
-constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23
-
 template <class Q>
-inline Q quantize(float x, float inverse) {
+inline Q quantize(float x, float inverse, float highest) {
     constexpr float lowest = sizeof(Q) == 1 && Q(-1) < Q(0) ? -128.0f : 0.0f;
-    constexpr float highest = lowest < 0 ? 127.0f : 255.0f;
     x *= inverse;
     x = x > lowest ? x : lowest;  // NaN becomes the lowest value
     x = x < highest ? x : highest;
@@ -30,18 +25,18 @@ void dequantize_all(const Q* from, float scale, float* to, int64_t count) {
 }
 
 template <class Q>
-void quantize_all(const float* from, float scale, Q* to, int64_t count) {
+void quantize_all(const float* from, float scale, float highest, Q* to, int64_t count) {
     const float inverse = 1.0f / scale;
-    for (int64_t i = 0; i < count; ++i) to[i] = quantize<Q>(from[i], inverse);
+    for (int64_t i = 0; i < count; ++i) to[i] = quantize<Q>(from[i], inverse, highest);
 }
 
 void to_float(const void* from, Type type, float scale, float* to, int64_t count) {
     if (type == Type::float32) {
         std::memcpy(to, from, size_t(count) * sizeof(float));
-    } else if (type == Type::uint8) {
-        dequantize_all(static_cast<const uint8_t*>(from), scale, to, count);
-    } else {
+    } else if (type == Type::int8) {
         dequantize_all(static_cast<const int8_t*>(from), scale, to, count);
+    } else {
+        dequantize_all(static_cast<const uint8_t*>(from), scale, to, count);
     }
 }
 
@@ -49,16 +44,16 @@ void to_int(const void* from, Type type, int32_t zero, int16_t* to, int64_t coun
     const auto convert = [&](const auto* bytes) {
         for (int64_t i = 0; i < count; ++i) to[i] = int16_t(bytes[i] - zero);
     };
-    type == Type::uint8 ? convert(static_cast<const uint8_t*>(from)) : convert(static_cast<const int8_t*>(from));
+    type == Type::int8 ? convert(static_cast<const int8_t*>(from)) : convert(static_cast<const uint8_t*>(from));
 }
 
 void from_float(const float* from, Type type, float scale, void* to, int64_t count) {
     if (type == Type::float32) {
         std::memcpy(to, from, size_t(count) * sizeof(float));
-    } else if (type == Type::uint8) {
-        quantize_all(from, scale, static_cast<uint8_t*>(to), count);
+    } else if (type == Type::int8) {
+        quantize_all(from, scale, highest_of(type), static_cast<int8_t*>(to), count);
     } else {
-        quantize_all(from, scale, static_cast<int8_t*>(to), count);
+        quantize_all(from, scale, highest_of(type), static_cast<uint8_t*>(to), count);
     }
 }
 
@@ -78,48 +73,6 @@ void add(const float* left, const float* right, bool relu, float* to, int64_t co
     }
 }
 
-// What happens to the sums of one filter, in units of the output: y = scale * sum + bias + residual_scale * residual, then
-// ReLU and rounding. R is None where nothing is added.
-struct None {};
-
-template <class R, class Q>
-struct Steps {
-    float scale, bias, residual_scale;
-    bool relu;
-    const R* residual;
-    Q* output;
-};
-
-// Calls body with the steps of `what` but for scale and bias, the types of its residual and output being known: a choice
-// between them for every vector would take as long as the vector.
-template <class Body>
-inline void with_steps(const Finish& what, const Body& body) {
-    const auto with_output = [&](auto* output) {
-        const auto with_residual = [&](auto* residual, float scale) {
-            using R = std::remove_pointer_t<decltype(residual)>;
-            using Q = std::remove_pointer_t<decltype(output)>;
-            const float units = 1.0f / what.output_scale;
-            body(Steps<R, Q>{units, 0.0f, scale * units, what.relu != 0, static_cast<const R*>(what.residual), output});
-        };
-        if (what.residual == nullptr) {
-            with_residual(static_cast<None*>(nullptr), 0.0f);
-        } else if (what.residual_type == Type::float32) {
-            with_residual(static_cast<float*>(nullptr), 1.0f);
-        } else if (what.residual_type == Type::uint8) {
-            with_residual(static_cast<uint8_t*>(nullptr), what.residual_scale);
-        } else {
-            with_residual(static_cast<int8_t*>(nullptr), what.residual_scale);
-        }
-    };
-    if (what.output_type == Type::float32) {
-        with_output(static_cast<float*>(what.output));
-    } else if (what.output_type == Type::uint8) {
-        with_output(static_cast<uint8_t*>(what.output));
-    } else {
-        with_output(static_cast<int8_t*>(what.output));
-    }
-}
-
 // Any number of neighbouring pixels, the first at `at`.
 template <class R, class Q>
 __attribute__((noinline)) void finish_run(const Steps<R, Q>& steps, const float* sums, int64_t at, int64_t count) {
@@ -130,16 +83,16 @@ __attribute__((noinline)) void finish_run(const Steps<R, Q>& steps, const float*
         if constexpr (sizeof(Q) == 4) {
             steps.output[at + i] = y;
         } else {
-            steps.output[at + i] = quantize<Q>(y, 1.0f);
+            steps.output[at + i] = quantize<Q>(y, 1.0f, steps.highest);
         }
     }
 }
 
 template <class Q, int Bytes>
-inline void quantize_vector(Vector<float, Bytes> y, Q* to) {
+inline void quantize_vector(Vector<float, Bytes> y, float highest, Q* to) {
     using V = Vector<float, Bytes>;
-    const V lowest = V{} + (Q(-1) < Q(0) ? -128.0f : 0.0f), highest = lowest + 255.0f, magic = V{} + kRounder;
-    y = smaller<Bytes>(larger<Bytes>(y, lowest), highest);
+    const V lowest = V{} + (Q(-1) < Q(0) ? -128.0f : 0.0f), magic = V{} + kRounder;
+    y = smaller<Bytes>(larger<Bytes>(y, lowest), V{} + highest);
     // What the addition leaves in the lowest bits is the rounded number.
     using Bits = Vector<int32_t, Bytes>;
     store_bytes<Q, Bytes>((Bits)(y + magic) - (Bits)magic, to);
@@ -156,13 +109,13 @@ inline void finish_vector(const Steps<R, Q>& steps, Vector<float, Bytes> y, int6
         y += __builtin_convertvector(load_bytes<R, Bytes>(steps.residual + at), V) * steps.residual_scale;
     }
     if constexpr (std::is_same_v<Q, uint8_t>) {  // whose lowest value is 0
-        quantize_vector<Q, Bytes>(y, steps.output + at);
+        quantize_vector<Q, Bytes>(y, steps.highest, steps.output + at);
     } else {
         if (steps.relu) y = larger<Bytes>(V{}, y);
         if constexpr (sizeof(Q) == 4) {
             store<float, Bytes>(steps.output + at, y);
         } else {
-            quantize_vector<Q, Bytes>(y, steps.output + at);
+            quantize_vector<Q, Bytes>(y, steps.highest, steps.output + at);
         }
     }
 }

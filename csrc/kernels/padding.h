@@ -122,19 +122,19 @@ void pad_rows(const Padding& how, const From* from, To* to, To padding, Convert 
 void pad_float(const Padding& how, const void* from, float* to) {
     if (how.type == Type::float32) {
         pad_rows(how, static_cast<const float*>(from), to, 0.0f, Copy{});
-    } else if (how.type == Type::uint8) {
-        pad_rows(how, static_cast<const uint8_t*>(from), to, 0.0f, Dequantize{how.scale});
-    } else {
+    } else if (how.type == Type::int8) {
         pad_rows(how, static_cast<const int8_t*>(from), to, 0.0f, Dequantize{how.scale});
+    } else {
+        pad_rows(how, static_cast<const uint8_t*>(from), to, 0.0f, Dequantize{how.scale});
     }
 }
 
 void pad_int(const Padding& how, const void* from, int16_t* to) {
     const int16_t zero = int16_t(how.zero);
-    if (how.type == Type::uint8) {
-        pad_rows(how, static_cast<const uint8_t*>(from), to, int16_t(-zero), Centre{zero});
-    } else {
+    if (how.type == Type::int8) {
         pad_rows(how, static_cast<const int8_t*>(from), to, int16_t(-zero), Centre{zero});
+    } else {
+        pad_rows(how, static_cast<const uint8_t*>(from), to, int16_t(-zero), Centre{zero});
     }
 }
 

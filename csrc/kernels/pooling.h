@@ -113,5 +113,64 @@ void pool(const Window& window, const float* image, float* scratch, float* to) {
     window.maximum ? pool_any<true>(window, image, scratch, to) : pool_any<false>(window, image, scratch, to);
 }
 
+// Some channels of all pixels from row `top` to `bottom` and column `left` to `right`.
+template <bool Maximum, class Q, int N>
+inline void pool_channels(const Window& window, const int64_t (&rows)[2], const int64_t (&columns)[2], const Q* image,
+                          int64_t channels, float factor, float* to) {
+    using V = Vector<float, N * 4>;
+    V all = V{} + (Maximum ? -__builtin_inff() : 0.0f);
+    for (int64_t y = rows[0]; y < rows[1]; ++y) {
+        const Q* from = image + (y * window.width + columns[0]) * channels;
+        for (int64_t x = columns[0]; x < columns[1]; ++x, from += channels) {
+            V pixel;
+            if constexpr (sizeof(Q) == 4) {
+                pixel = load<float, N * 4>(from);
+            } else {
+                pixel = __builtin_convertvector((load_bytes<Q, N * 4>(from)), V);
+            }
+            all = Maximum ? (all >= pixel || all != all ? all : pixel) : all + pixel;
+        }
+    }
+    store<float, N * 4>(to, all * factor);
+}
+
+template <bool Maximum, class Q>
+void pool_row(const Window& window, int64_t row, const Q* image, const float* factors, int64_t channels, float* to) {
+    constexpr int lanes = SIGNWISE_BYTES / 4;
+    // At least one row and column is seen: no padding is as large as a window.
+    const auto seen = [&](int64_t index, int axis, int64_t before, int64_t size, int64_t (&range)[2]) {
+        const int64_t first = index * window.stride[axis] - before, end = first + window.kernel[axis];
+        range[0] = first > 0 ? first : 0;
+        range[1] = end < size ? end : size;
+    };
+    int64_t rows[2], columns[2];
+    seen(row, 0, window.top, window.height, rows);
+    for (int64_t x = 0; x < window.out_width; ++x, to += channels) {
+        seen(x, 1, window.left, window.width, columns);
+        int64_t i = 0;
+        for (; i + lanes <= channels; i += lanes) {
+            pool_channels<Maximum, Q, lanes>(window, rows, columns, image + i, channels, factors[x], to + i);
+        }
+        for (; i < channels; ++i) {
+            pool_channels<Maximum, Q, 1>(window, rows, columns, image + i, channels, factors[x], to + i);
+        }
+    }
+}
+
+void pool_pixels(const Window& window, int64_t row, const void* image, Type type, const float* factors, int64_t channels,
+                 float* to) {
+    const auto pool_as = [&](const auto* from) {
+        window.maximum ? pool_row<true>(window, row, from, factors, channels, to)
+                       : pool_row<false>(window, row, from, factors, channels, to);
+    };
+    if (type == Type::float32) {
+        pool_as(static_cast<const float*>(image));
+    } else if (type == Type::int8) {
+        pool_as(static_cast<const int8_t*>(image));
+    } else {
+        pool_as(static_cast<const uint8_t*>(image));
+    }
+}
+
 }  // namespace
 }  // namespace signwise

@@ -119,7 +119,7 @@ void finish_lanes(const Finish& what, const void* sums, int64_t together, int64_
                   int64_t vectors, const int32_t* run_starts, const Run* runs) {
     const bool integer = what.correction != nullptr;
     const int64_t lanes = integer ? Bytes / 2 : Bytes / 4, parts = (vectors + together - 1) / together;
-    const int64_t out = what.output_type == Type::float32 ? 4 : 1, kept = what.residual_type == Type::float32 ? 4 : 1;
+    const int64_t out = bytes_of(what.output_type), kept = bytes_of(what.residual_type);
     constexpr int64_t block = 5 * kFilterTile;
     const auto finish_lane = [&](int64_t vector, int64_t lane, int64_t pixel, int64_t begin, int64_t length) {
         float row[block];

@@ -39,10 +39,11 @@ Layer random_layer() {
         layer.filters = layer.groups * number(1, 50);
         layer.height = number(1, 12);
         layer.width = number(1, 24);
-        const bool usual = number(0, 2) == 0;  // 3x3, and the output as large as the input
+        const bool usual = number(0, 2) == 0;  // 3x3, and the output as large as the input, or half as large
+        const int64_t usual_stride = number(1, 2);
         for (int axis = 0; axis < 2; ++axis) {
             layer.kernel[axis] = usual ? 3 : number(1, 4);
-            layer.stride[axis] = usual ? 1 : number(1, 3);
+            layer.stride[axis] = usual ? usual_stride : number(1, 3);
             layer.dilation[axis] = usual ? 1 : number(1, 2);
         }
         for (int64_t& side : layer.padding) side = usual ? 1 : number(0, 2);
@@ -86,9 +87,10 @@ void check(int32_t status) {
 bool test(const Layer& layer) {
     const int64_t batch = number(1, 5), pixels = layer.channels * layer.height * layer.width;
     std::vector<float> images(size_t(batch * pixels));
-    // Integers are unsigned, signed, or signed and never negative, which the program is told by a ReLU.
-    const bool is_signed = layer.integer && number(0, 2) > 0, relu = is_signed && number(0, 1) == 1;
-    for (float& pixel : images) pixel = float(number(is_signed && !relu ? -128 : 0, is_signed ? 127 : 255));
+    const int64_t type = layer.integer ? number(SIGNWISE_UINT8, SIGNWISE_UINT6) : int64_t(SIGNWISE_FLOAT32);
+    const int64_t lowest = type == SIGNWISE_INT8 ? -128 : 0;
+    const int64_t highest = type == SIGNWISE_INT8 ? 127 : type == SIGNWISE_UINT6 ? 63 : 255;
+    for (float& pixel : images) pixel = float(number(lowest, highest));
     std::vector<uint8_t> bits(size_t(layer.filters * ((layer.terms() + 7) / 8)));
     for (uint8_t& byte : bits) byte = uint8_t(number(0, 255));
 
@@ -102,8 +104,7 @@ bool test(const Layer& layer) {
     round.kind = SIGNWISE_AFFINE;
     round.input_count = 1;
     round.inputs = &input;
-    round.out_type = !layer.integer ? SIGNWISE_FLOAT32 : is_signed ? SIGNWISE_INT8 : SIGNWISE_UINT8;
-    round.relu = relu;
+    round.out_type = int32_t(type);
     round.out_scale = 1;
     const std::vector<float> ones(size_t(layer.channels), 1.0f), zeros(size_t(layer.channels), 0.0f);
     round.scale = ones.data();

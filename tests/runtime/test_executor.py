@@ -51,7 +51,7 @@ class Writer:
     def out(self):
         if not self.eight_bits or self.rng.random() < 0.3:
             return None
-        return ops.Quantized(type="uint8" if self.flag() else "int8", scale=float(2.0 ** self.number(-6, -2)))
+        return ops.Quantized(type=str(self.rng.choice(list(ops.LIMITS))), scale=float(2.0 ** self.number(-6, -2)))
 
     def weights(self, filters, terms, shape):
         if self.rng.random() < 0.8:

@@ -112,7 +112,14 @@ class _Graph:
             previous = made
         if operation.out is not None:
             scale = self.tensor(f"{name}.step", np.float32(operation.out.scale))
-            zero = self.tensor(f"{name}.zero", np.zeros((), operation.out.type))
+            zero = self.tensor(f"{name}.zero", np.zeros((), "int8" if operation.out.type == "int8" else "uint8"))
+            if operation.out.type == "uint6":
+                # ONNX knows whole bytes alone: what is beyond is cut off before.
+                limits = [
+                    self.tensor(f"{name}.{end}", np.float32(limit * np.float32(operation.out.scale)))
+                    for end, limit in zip(("least", "most"), operation.out.limits, strict=True)
+                ]
+                previous = self.node("Clip", [previous, *limits], f"{name}.clipped")
             integers = self.node("QuantizeLinear", [previous, scale, zero], f"{name}.integers")
             self.node("DequantizeLinear", [integers, scale, zero], name)
 

@@ -21,7 +21,7 @@ _KINDS: dict[type[ops.Operation], int] = {
         )
     )
 }  # fmt: skip
-_TYPES = {"uint8": 1, "int8": 2}
+_TYPES = {"uint8": 1, "int8": 2, "uint6": 3}
 
 
 class Model:

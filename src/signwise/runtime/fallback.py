@@ -77,7 +77,7 @@ def _quantize(result: Array, kept: ops.Quantized | None) -> npt.NDArray[Any]:
         return result.astype(np.float32)
     # rint rounds halves to even, and the clamp comes before the cast: a cast of what does not fit is undefined.
     clamped: Array = np.clip(np.rint(result / kept.scale), *kept.limits)
-    return clamped.astype(kept.type)
+    return clamped.astype(np.int8 if kept.type == "int8" else np.uint8)
 
 
 def _evaluate(program: Program, operation: ops.Operation, inputs: list[Array]) -> Array:

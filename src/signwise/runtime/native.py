@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from signwise.errors import SignwiseError
 
-INTERFACE = 1  # SIGNWISE_INTERFACE of the header that this file was written for
+INTERFACE = 2  # SIGNWISE_INTERFACE of the header that this file was written for
 FILE = "libsignwise.so"
 
 

@@ -24,6 +24,8 @@ from signwise.errors import FormatError
 LARGEST_SIZE = 2**28  # channels, features: far beyond any network, small enough that products stay below 2**63
 LARGEST_WINDOW = 1024  # kernel, stride, dilation, padding: bounds what a small file may make a reader allocate
 
+LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint6": (0, 63)}  # of integers
+
 Padding: TypeAlias = tuple[int, int, int, int]  # top, left, bottom, right
 
 
@@ -56,10 +58,10 @@ def check_tensor_name(name: str, value: object, *, optional: bool = False) -> No
 
 @dataclass(frozen=True, kw_only=True)
 class Quantized:
-    """How a value is kept in 8 bits: s * q with q from 0 to 255 (``uint8``) or -128 to 127 (``int8``).
+    """How a value is kept in a byte: s * q with integers q from 0 to 255, from -128 to 127, or from 0 to 63.
 
     Args:
-        type: ``"uint8"`` or ``"int8"``.
+        type: ``"uint8"``, ``"int8"`` or ``"uint6"``.
         scale: s, positive and exactly a float32, so that every reader multiplies by the same number.
 
     Example:
@@ -67,12 +69,12 @@ class Quantized:
         (0, 255)
     """
 
-    type: Literal["uint8", "int8"]
+    type: Literal["uint8", "int8", "uint6"]
     scale: float
 
     def __post_init__(self) -> None:
-        if self.type not in ("uint8", "int8"):
-            raise FormatError(f"out.type must be 'uint8' or 'int8', got {reprlib.repr(self.type)}")
+        if not isinstance(self.type, str) or self.type not in LIMITS:
+            raise FormatError(f"out.type must be one of {', '.join(LIMITS)}, got {reprlib.repr(self.type)}")
         # Within these bounds the scale, its inverse and 255 times either are all normal float32 numbers.
         if type(self.scale) is not float or not 1e-30 <= self.scale <= 1e30:
             raise FormatError(f"out.scale must be a number from 1e-30 to 1e30, got {reprlib.repr(self.scale)}")
@@ -81,7 +83,7 @@ class Quantized:
 
     @property
     def limits(self) -> tuple[int, int]:
-        return (0, 255) if self.type == "uint8" else (-128, 127)
+        return LIMITS[self.type]
 
 
 @dataclass(frozen=True, kw_only=True)
