@@ -13,29 +13,50 @@ from signwise.runtime.bits import pack_signs
 from signwise.runtime.program import Program
 
 
-def seen(*batches):
+def seen(*batches, narrow=False):
     values, generator = Range(), np.random.default_rng(0)
     for batch in batches:
         values.see(np.asarray(batch, np.float32), generator)
-    return values.quantized()
+    return values.quantized(narrow)
 
 
-def test_values_that_are_never_negative_leave_room_for_a_sum_of_two():
-    kept = seen([0, 5.1], [1, 2])
-    assert kept.type == "int8" and 127 * kept.scale == pytest.approx(5.1, rel=0.1)
-    assert seen([0, 5.1], [-0.01, 2]).type == "int8"
+def test_values_that_are_never_negative_leave_room_for_a_sum_of_four_where_that_is_asked_for():
+    kept, narrow = seen([0, 5.1], [1, 2]), seen([0, 5.1], [1, 2], narrow=True)
+    assert kept.type == "uint8" and 255 * kept.scale == pytest.approx(5.1, rel=0.1)
+    assert narrow.type == "uint6" and 63 * narrow.scale == pytest.approx(5.1, rel=0.1)
+    assert seen([0, 5.1], [-0.01, 2]).type == seen([0, 5.1], [-0.01, 2], narrow=True).type == "int8"
 
 
 def test_raw_pixels_stay_exact():
     assert seen([0, 255], [17, 4]) == ops.Quantized(type="uint8", scale=1.0)
-    assert seen([0, 256], [17, 4]).type == "int8"
-    assert seen([0, 255], [17, 4.5]).type == "int8"
+    assert seen([0, 255], [17, 4], narrow=True) == ops.Quantized(type="uint8", scale=1.0)
+    assert seen([0, 256], [17, 4], narrow=True).type == "uint6"
+    assert seen([0, 255], [17, 4.5], narrow=True).type == "uint6"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "expected"),
+    [
+        (3, 1, 1, "uint6"),
+        (3, 2, 1, "uint6"),
+        (1, 1, 1, "uint8"),
+        (5, 1, 1, "uint8"),
+        (3, 1, 2, "uint8"),
+        (3, 3, 1, "uint8"),
+    ],
+)
+def test_what_a_3x3_convolution_reads_has_six_bits(kernel, stride, dilation, expected):
+    model = nn.Sequential(nn.ReLU(), nn.Conv2d(2, 4, kernel, stride, dilation=dilation))
+    sw.binarize_(model, skip=None)
+    for narrow in (True, False):
+        program = compile(model, torch.zeros(1, 2, 9, 9), "int8", calibrate=torch.randn(8, 2, 9, 9), narrow=narrow)
+        assert program.ops[0].out is not None and program.ops[0].out.type == (expected if narrow else "uint8")
 
 
 def test_an_outlier_is_cut_off_where_that_costs_less_than_coarse_steps():
     numbers = np.abs(np.random.default_rng(0).standard_normal(8000))
     without, beside = seen(numbers), seen(np.append(numbers, 6.0))
-    assert without.scale < beside.scale < 6.0 / 127
+    assert without.scale < beside.scale < 6.0 / 255
 
 
 def test_a_value_that_is_always_zero_gets_a_scale():
@@ -55,7 +76,7 @@ def test_integers_reach_back_through_pools_that_only_pick():
     sw.binarize_(model)
     program = compile(model, torch.zeros(1, 3, 6, 6), "int8", calibrate=torch.randn(8, 3, 6, 6))
     kinds = {operation.kind: operation.out for operation in program.ops}
-    assert kinds["conv"] == kinds["maxpool"] == kinds["flatten"] and kinds["conv"].type == "int8"
+    assert kinds["conv"] == kinds["maxpool"] == kinds["flatten"] and kinds["conv"].type == "uint8"
     assert program.ops[-1].out is None
 
 

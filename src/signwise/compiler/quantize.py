@@ -1,21 +1,22 @@
 """8-bit activations: what the binary layers read is kept as integers, with scales chosen on typical inputs.
 
-A value becomes int8. Its scale s is the one with the least squared error
+A value becomes int8, or uint8 if it is never negative, as after a ReLU. Its scale s is the one with the least squared
+error
 
     sum over x of (x - s * clamp(round(x / s)))^2
 
 on a sample of what the network computes for the calibration examples: large scales round coarsely, small ones cut off
-outliers. One that is never negative, as after a ReLU, uses 0 to 127: sums and differences of two such numbers fit into
-a byte, which saves a third of the products on CPUs that multiply bytes (csrc/winograd.h). The eighth bit is given to
-raw pixels alone, which are whole numbers up to 255: they become uint8 and stay exact. Everything else (residual sums,
-the first and last layers) stays float32.
+outliers. What a 3x3 convolution reads uses 0 to 63 alone (uint6), unless that is refused: sums and differences of four
+such numbers fit into a byte, which saves more than half of the products on CPUs that multiply bytes (csrc/winograd.h).
+Raw pixels, whole numbers up to 255, always stay exact. Everything else (residual sums, the first and last layers) stays
+float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +48,11 @@ class Range:
         flat = numbers.reshape(-1)
         self.samples.append(flat if flat.size <= SAMPLE else generator.choice(flat, SAMPLE))
 
-    def quantized(self) -> ops.Quantized:
-        """The 8-bit form with the least squared error on the sample.
+    def quantized(self, narrow: bool = False) -> ops.Quantized:
+        """The integers with the least squared error on the sample.
+
+        Args:
+            narrow: whether six bits are to be enough, where no number is negative.
 
         Example:
             >>> seen = Range()
@@ -60,7 +64,8 @@ class Range:
         sample = np.concatenate(self.samples).astype(np.float64)
         if not signed and self.whole and 0 < self.high <= 255:
             return ops.Quantized(type="uint8", scale=1.0)
-        low, high = (-128 if signed else 0), 127
+        kind: Literal["uint8", "int8", "uint6"] = "int8" if signed else "uint6" if narrow else "uint8"
+        low, high = ops.LIMITS[kind]
         largest = max(self.high / high, self.low / low if signed else 0.0)
         if largest < 1e-30:
             largest = 1.0  # the value is always zero: any scale will do
@@ -71,15 +76,16 @@ class Range:
         ]
         # The largest of equally good ones: what was not in the sample is cut off last.
         best = min(zip(errors, [-scale for scale in scales], strict=True))
-        return ops.Quantized(type="int8", scale=-best[1])
+        return ops.Quantized(type=kind, scale=-best[1])
 
 
-def quantize(program: Program, calibrate: npt.NDArray[Any]) -> Program:
+def quantize(program: Program, calibrate: npt.NDArray[Any], *, narrow: bool = True) -> Program:
     """The same program with 8-bit integers where binary layers read.
 
     Args:
         program: with float32 activations; no binary layer may read its input directly.
         calibrate: typical examples, ``(count, *program.input_shape)``; a hundred are plenty.
+        narrow: let what 3x3 convolutions read have six bits.
 
     Returns:
         A program whose binary layers add integers.
@@ -97,7 +103,8 @@ def quantize(program: Program, calibrate: npt.NDArray[Any]) -> Program:
                 if not np.isfinite(numbers).all():
                     raise SignwiseError(f"value {value} of the program is not finite for a calibration example")
                 ranges[value].see(numbers, generator)
-    kept = {value: seen.quantized() for value, seen in ranges.items()}
+    saving = {operation.inputs[0] for operation in program.ops if _saves_products(operation)}
+    kept = {value: seen.quantized(narrow=narrow and value in saving) for value, seen in ranges.items()}
     _spread_(program, kept)
     operations = tuple(replace(operation, out=kept.get(index + 1)) for index, operation in enumerate(program.ops))
     return replace(program, ops=operations)
@@ -105,6 +112,15 @@ def quantize(program: Program, calibrate: npt.NDArray[Any]) -> Program:
 
 def _read_as_integers(operation: ops.Operation) -> Iterable[int]:
     return operation.inputs[:1] if isinstance(operation, ops.Weighted) and operation.bits == 1 else ()
+
+
+def _saves_products(operation: ops.Operation) -> bool:
+    return (
+        isinstance(operation, ops.Conv)
+        and operation.bits == 1
+        and (operation.kernel, operation.dilation) == ((3, 3), (1, 1))
+        and operation.stride in ((1, 1), (2, 2))
+    )
 
 
 def _spread_(program: Program, kept: dict[int, ops.Quantized]) -> None:
