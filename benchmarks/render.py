@@ -1,4 +1,4 @@
-"""README's picture and numbers, and the measured part of the page on kernels, from the records in ``results/``.
+"""README's picture and numbers, and what is measured on the pages on kernels and packing, from ``results/``.
 
     python benchmarks/render.py            # make render does this, and renders docs/results.md
 
@@ -223,6 +223,29 @@ def _rate(row: dict[str, Any]) -> tuple[str, str]:
     return f"{row['giga_additions_a_second']:.0f}", f"{100 * row['share_of_limit']:.0f} %"
 
 
+def activations_page(results: Path) -> dict[str, str]:
+    """What stands between the markers of the page on packing."""
+    record = read(results / "activations.json")
+    return {"activations": MISSING if record is None else activations_table(record)}
+
+
+def activations_table(record: dict[str, Any]) -> str:
+    """The errors of trained networks by how their activations are kept."""
+    rows = tuple(
+        (
+            f"{row['recipe']}, {row['epochs']} epochs, T_α {row['t_alpha']:g}",
+            *(f"{row['errors'][kind]:.2f} %" for kind in ("float32", "eight_bits", "six_bits")),
+        )
+        for row in record["runs"]
+    )
+    headings = ("trained, 1 bit", "float32", "8 bits", "6 bits before 3x3")
+    return (
+        Table(headings=headings, rows=rows, words=1).markdown()
+        + f"\n\nErrors on all test images, one seed each; scales from {record['examples_for_scales']} training images. "
+        f"Measured {record['date'][:10]} by `benchmarks/activations.py`: [the record](../results/activations.json)."
+    )
+
+
 def readme(results: Path) -> dict[str, str]:
     """What stands between README's markers."""
     inference = read(results / "inference.json")
@@ -241,6 +264,7 @@ def main() -> None:
     for path, blocks in (
         (ROOT / "README.md", readme(results)),
         (ROOT / "docs/kernels.md", kernels_page(results)),
+        (ROOT / "docs/pack-and-ship.md", activations_page(results)),
     ):
         print(f"{path.relative_to(ROOT)} {'rendered' if fill_file(path, blocks) else 'is up to date'}")
 
