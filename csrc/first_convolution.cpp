@@ -6,7 +6,7 @@
 namespace signwise {
 namespace {
 
-constexpr int64_t kPixels = kBytePixels / 2;
+constexpr int64_t kPixels = 8;       // between two calls of the epilogue; the kernel takes half of them
 constexpr int64_t kMostTerms = 256;  // whose weights stay in the first-level cache
 
 }  // namespace
@@ -68,11 +68,14 @@ void FirstConvolution::run(int64_t images, const View& input, Finish finish, Wor
             const int64_t pixels = std::min(kPixels, columns - column);
             int64_t places[kPixels];
             for (int64_t i = 0; i < pixels; ++i) places[i] = (index * columns + column + i) * shape_.out_channels;
-            const BytePart part{0, column, pixels, kPixels, 0, vectors_.count()};
+            const BytePart part{0, column, pixels, kPixels / 2, 0, vectors_.count()};
             part.each_vector([&](int64_t vector, int64_t count, int log) {
                 const int64_t first = vector * kByteFilters;
                 const float* weights = weights_.data() + vector * terms * kByteFilters;
-                kernels_->bytes->real_sums[log](row + column * step, step, terms_.data(), terms, weights, sums);
+                for (int64_t i = 0; i < pixels; i += kPixels / 2) {
+                    kernels_->bytes->real_sums[log](row + (column + i) * step, step, terms_.data(), terms, weights,
+                                                    sums + i * count * kByteFilters);
+                }
                 kernels_->bytes->finish_real(finish, sums, count, first,
                                              std::min(shape_.out_channels - first, count * kByteFilters), places, pixels);
             });
