@@ -6,8 +6,9 @@
 namespace signwise {
 namespace {
 
-// From here on the tables of a convolution pay.
+// From here on the tables of a convolution pay, or its sums of bytes.
 constexpr int64_t kManyRows = 12;
+constexpr int64_t kManyByteRows = 4;
 
 }  // namespace
 
@@ -44,19 +45,22 @@ int64_t Dense::weight_bytes() const {
     return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size()) * 4;
 }
 
-void Dense::run_many_rows(int64_t rows, const View& input, const Finish& finish, Work& work) const {
+bool Dense::run_many_rows(int64_t rows, const View& input, const Finish& finish, Work& work) const {
     const ConvolutionShape shape{inputs_, 1, 1, filters_, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1};
     const bool integer = weights_.empty() && input.type != Type::float32;
-    if (integer && ByteConvolution::suits(shape, *kernels_)) {
+    if (integer && rows >= kManyByteRows && ByteConvolution::suits(shape, *kernels_)) {
         const auto make = [&] { return std::make_unique<ByteConvolution>(shape, bits_.data(), *kernels_); };
-        return byte_convolutions_->get(true, make).run(rows, input, finish, work);
+        byte_convolutions_->get(true, make).run(rows, input, finish, work);
+        return true;
     }
+    if (rows < kManyRows) return false;
     const auto make = [&] {
         return std::make_unique<Convolution>(weights_.empty()
                                                  ? Convolution::binary(shape, bits_.data(), integer, *kernels_)
                                                  : Convolution::real(shape, weights_.data(), *kernels_));
     };
     convolutions_->get(integer, make).run(rows, input, finish, work);
+    return true;
 }
 
 void Dense::run_row(const void* input, Type type, float scale, Finish finish, Work& work) const {
@@ -91,7 +95,7 @@ void Dense::run_row(const void* input, Type type, float scale, Finish finish, Wo
 }
 
 void Dense::run(int64_t rows, const View& input, Finish finish, Work& work) const {
-    if (rows >= kManyRows) return run_many_rows(rows, input, finish, work);
+    if (run_many_rows(rows, input, finish, work)) return;
     const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
     const char* from = static_cast<const char*>(input.data);
     char* output = static_cast<char*>(finish.output);

@@ -29,7 +29,8 @@ class Dense {
   private:
     Dense(int64_t inputs, int64_t filters, const Kernels& kernels);
 
-    void run_many_rows(int64_t rows, const View& input, const Finish& finish, Work& work) const;
+    // False where one row after the other is faster.
+    bool run_many_rows(int64_t rows, const View& input, const Finish& finish, Work& work) const;
     void run_row(const void* input, Type type, float scale, Finish finish, Work& work) const;
 
     int64_t inputs_, filters_;

@@ -6,9 +6,9 @@
 namespace signwise {
 namespace {
 
-// Examples a portion: images few enough to stay in the second-level cache, vectors many enough to share tables.
-constexpr int64_t kImages = 2;
-constexpr int64_t kVectors = 64;
+// Examples a portion: few enough for their values to stay in the second-level cache, beside the weights.
+constexpr int64_t kFewest = 2, kMost = 64;
+constexpr int64_t kPortionBytes = 256 * 1024;
 
 // Gives every value a place such that values alive at the same time do not overlap. First fit, in order of their birth.
 std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<int64_t>& born,
@@ -114,12 +114,12 @@ int64_t Program::weight_bytes() const {
     return total;
 }
 
-int64_t Program::portion(int64_t batch) const {
-    const int64_t most = values_[0].shape.rank == 1 ? kVectors : kImages;
-    return std::clamp<int64_t>((batch + threads_ - 1) / threads_, 1, most);
+int64_t Program::portion(int64_t batch, int threads) const {
+    const int64_t most = std::clamp(kPortionBytes / std::max<int64_t>(arena_bytes_, 1), kFewest, kMost);
+    return std::clamp<int64_t>((batch + threads - 1) / threads, 1, most);
 }
 
-int64_t Program::activation_bytes(int64_t batch) const { return arena_bytes_ * std::min(batch, portion(batch)); }
+int64_t Program::activation_bytes(int64_t batch) const { return arena_bytes_ * std::min(batch, portion(batch, threads_)); }
 
 std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
     std::unique_ptr<Context> context;
@@ -182,7 +182,7 @@ void Program::run(int64_t batch, const float* input, float* output) {
     ThreadPool& shared = ThreadPool::of(threads_);
     std::unique_lock<std::mutex> lock(shared.mutex, std::try_to_lock);
     ThreadPool* pool = lock.owns_lock() && threads_ > 1 ? &shared : nullptr;
-    const int64_t size = portion(batch), portions = (batch + size - 1) / size;
+    const int64_t size = portion(batch, threads_), portions = (batch + size - 1) / size;
     const auto run_one = [&](int64_t index, Context& context) {
         const int64_t first = index * size, count = std::min(size, batch - first);
         run_portion(count, input + first * in, output + first * out, context, nullptr);
@@ -201,7 +201,7 @@ void Program::run(int64_t batch, const float* input, float* output) {
 
 void Program::profile(int64_t batch, const float* input, float* output, double* seconds) {
     std::unique_ptr<Context> context = take_context(nullptr);
-    const int64_t size = values_[0].shape.rank == 1 ? kVectors : kImages;
+    const int64_t size = portion(batch, 1);
     for (int64_t first = 0; first < batch; first += size) {
         run_portion(std::min(size, batch - first), input + first * input_count(), output + first * output_count(),
                     *context, seconds);

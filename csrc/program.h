@@ -52,7 +52,7 @@ class Program {
         Work work;
     };
 
-    int64_t portion(int64_t batch) const;
+    int64_t portion(int64_t batch, int threads) const;
     void run_portion(int64_t examples, const float* input, float* output, Context& context, double* seconds) const;
     std::unique_ptr<Context> take_context(ThreadPool* pool);
     void give_back(std::unique_ptr<Context> context);
