@@ -54,9 +54,18 @@ class AffineOperation : public Operation {
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const Shape& shape = output.value->shape;
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-        // A vector is one plane whose channels are its numbers: too short for a loop each.
-        if (shape.plane() == 1 && !scale_.empty()) return run_vectors(examples, inputs[0], output);
         const int64_t channels = shape.channels;
+        // The channels of a pixel, or of a vector, side by side.
+        if ((order_ == Order::pixels || shape.plane() == 1) && !scale_.empty()) {
+            return each_plane(work, examples * shape.plane(), channels, [&](int64_t pixel) {
+                each_line(kernels_, pixel * channels, channels, output, [&](int64_t at, int64_t count, float* to) {
+                    alignas(64) float line[kLine];
+                    const int64_t first = at - pixel * channels;
+                    kernels_.affine_each(read(kernels_, inputs[0], at, count, line), scale_.data() + first,
+                                         bias_.data() + first, relu_, to, count);
+                });
+            });
+        }
         each_plane(work, examples * channels, shape.plane(), [&](int64_t index) {
             const float scale = scale_.empty() ? 1.0f : scale_[size_t(index % channels)];
             const float bias = bias_.empty() ? 0.0f : bias_[size_t(index % channels)];
@@ -68,19 +77,6 @@ class AffineOperation : public Operation {
     }
 
   private:
-    void run_vectors(int64_t examples, const Data& input, const Data& output) const {
-        const int64_t channels = output.value->shape.channels;
-        each_line(kernels_, 0, examples * channels, output, [&](int64_t at, int64_t count, float* to) {
-            alignas(64) float line[kLine];
-            const float* from = read(kernels_, input, at, count, line);
-            for (int64_t i = 0; i < count; ++i) {
-                const size_t channel = size_t((at + i) % channels);
-                const float y = scale_[channel] * from[i] + bias_[channel];
-                to[i] = relu_ && y < 0 ? 0 : y;
-            }
-        });
-    }
-
     std::vector<float> scale_, bias_;
     bool relu_;
     Order order_;
@@ -203,10 +199,11 @@ std::unique_ptr<Operation> make_affine(const signwise_operation& described, cons
     require(inputs.size() == 1, "affine reads one value");
     require(described.scale != nullptr && described.bias != nullptr, "affine needs scale and bias");
     output.shape = inputs[0].shape;
+    output.order = common_order(inputs);
     return std::make_unique<AffineOperation>(
         copy_channels(described.scale, described.scale_count, output.shape.channels, "scale"),
         copy_channels(described.bias, described.bias_count, output.shape.channels, "bias"), described.relu != 0,
-        Order::planes, kernels);
+        output.order, kernels);
 }
 
 std::unique_ptr<Operation> make_relu(const signwise_operation&, const std::vector<Value>& inputs, Value& output,

@@ -227,8 +227,8 @@ struct ByteKernels {
     using Transform = void (*)(const TileRow& row, int64_t channels, int64_t stride, uint8_t* to);
     Transform transform[2];
 
-    // [row][column] to [column][row]
-    void (*transpose)(const uint8_t* from, int64_t rows, int64_t columns, uint8_t* to);
+    // Columns [first, end) of [row][column] to [column][row].
+    void (*transpose)(const uint8_t* from, int64_t rows, int64_t columns, int64_t first, int64_t end, uint8_t* to);
 };
 
 struct Kernels {
@@ -264,6 +264,8 @@ struct Kernels {
     void (*pad_int)(const Padding& how, const void* from, int16_t* to);
 
     void (*affine)(const float* from, float scale, float bias, bool relu, float* to, int64_t count);
+    // The same with a scale and bias for each.
+    void (*affine_each)(const float* from, const float* scale, const float* bias, bool relu, float* to, int64_t count);
     void (*add)(const float* left, const float* right, bool relu, float* to, int64_t count);
 
     // One channel. `scratch` holds 2 * out_height * pitch + pitch floats.

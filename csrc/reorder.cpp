@@ -1,9 +1,24 @@
 // Images from planes to pixels and back, where an operation needs them otherwise than they are kept.
 
+#include <algorithm>
+
 #include "operation.h"
 
 namespace signwise {
 namespace {
+
+constexpr int64_t kStrip = 64;  // columns at a time: whole cache lines of what is read, while what is written stays cached
+
+// Columns [first, end) of [row][column] to [column][row].
+void transpose(const float* from, int64_t rows, int64_t columns, int64_t first, int64_t end, float* to) {
+    for (int64_t part = first; part < end; part += 16) {
+        for (int64_t row = 0; row < rows; ++row) {
+            for (int64_t column = part; column < std::min(end, part + 16); ++column) {
+                to[column * rows + row] = from[row * columns + column];
+            }
+        }
+    }
+}
 
 class ReorderOperation : public Operation {
   public:
@@ -12,27 +27,24 @@ class ReorderOperation : public Operation {
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
         const Value& in = *inputs[0].value;
-        const bool planes = in.order == Order::planes;
-        const int64_t rows = planes ? in.shape.channels : in.shape.plane(), count = in.shape.count();
-        for (int64_t example = 0; example < examples; ++example) {
+        const int64_t count = in.shape.count(), pixels = in.shape.plane(), channels = in.shape.channels;
+        const int64_t rows = in.order == Order::planes ? channels : pixels, columns = count / rows;
+        const int64_t strips = (columns + kStrip - 1) / kStrip;
+        work.each(examples * strips, examples * count / 4, [&](int64_t index, int) {
+            const int64_t example = index / strips, first = index % strips * kStrip;
+            const int64_t end = std::min(first + kStrip, columns);
             const char* from = inputs[0].at(example * count);
             char* to = output.at(example * count);
-            if (in.type != Type::float32) {
-                kernels_.bytes->transpose(reinterpret_cast<const uint8_t*>(from), rows, count / rows,
-                                          reinterpret_cast<uint8_t*>(to));
+            if (in.type == Type::float32) {
+                transpose(reinterpret_cast<const float*>(from), rows, columns, first, end, reinterpret_cast<float*>(to));
             } else {
-                transpose(reinterpret_cast<const float*>(from), rows, count / rows, reinterpret_cast<float*>(to));
+                kernels_.bytes->transpose(reinterpret_cast<const uint8_t*>(from), rows, columns, first, end,
+                                          reinterpret_cast<uint8_t*>(to));
             }
-        }
+        });
     }
 
   private:
-    static void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
-        for (int64_t row = 0; row < rows; ++row) {
-            for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
-        }
-    }
-
     const Kernels& kernels_;
 };
 

@@ -26,20 +26,17 @@ void transpose_block(const uint8_t* from, int64_t from_stride, uint8_t* to, int6
     }
 }
 
-void transpose(const uint8_t* from, int64_t rows, int64_t columns, uint8_t* to) {
+void transpose(const uint8_t* from, int64_t rows, int64_t columns, int64_t first, int64_t end, uint8_t* to) {
     const auto smaller_of = [](int64_t a, int64_t b) { return a < b ? a : b; };
-    const auto block = [&](int64_t row, int64_t column) {
-        if (row + 16 <= rows && column + 16 <= columns) {
-            return transpose_block(from + row * columns + column, columns, to + column * rows + row, rows);
-        }
-        for (int64_t y = row; y < smaller_of(rows, row + 16); ++y) {
-            for (int64_t x = column; x < smaller_of(columns, column + 16); ++x) to[x * rows + y] = from[y * columns + x];
-        }
-    };
-    // Whole cache lines of what is read, while what is written stays in the cache.
-    for (int64_t line = 0; line < columns; line += 64) {
-        for (int64_t row = 0; row < rows; row += 16) {
-            for (int64_t column = line; column < smaller_of(columns, line + 64); column += 16) block(row, column);
+    for (int64_t row = 0; row < rows; row += 16) {
+        for (int64_t column = first; column < end; column += 16) {
+            if (row + 16 <= rows && column + 16 <= end) {
+                transpose_block(from + row * columns + column, columns, to + column * rows + row, rows);
+                continue;
+            }
+            for (int64_t y = row; y < smaller_of(rows, row + 16); ++y) {
+                for (int64_t x = column; x < smaller_of(end, column + 16); ++x) to[x * rows + y] = from[y * columns + x];
+            }
         }
     }
 }

@@ -65,6 +65,14 @@ void affine(const float* from, float scale, float bias, bool relu, float* to, in
     }
 }
 
+void affine_each(const float* from, const float* scale, const float* bias, bool relu, float* to, int64_t count) {
+    const float floor = relu ? 0.0f : -__builtin_inff();
+    for (int64_t i = 0; i < count; ++i) {
+        const float y = scale[i] * from[i] + bias[i];
+        to[i] = y < floor ? floor : y;
+    }
+}
+
 void add(const float* left, const float* right, bool relu, float* to, int64_t count) {
     const float floor = relu ? 0.0f : -__builtin_inff();
     for (int64_t i = 0; i < count; ++i) {
