@@ -75,6 +75,27 @@ def sample_program() -> Program:
     return Program(input_shape=(2, 9, 8), ops=operations, tensors=tensors, output=16, about=about)
 
 
+def wide_program() -> Program:
+    """One with enough channels, and few enough bits, for the kernels that sum bytes."""
+    generator = np.random.default_rng(0)
+    six_bits = ops.Quantized(type="uint6", scale=0.0625)
+    shared = {"bits": 1, "relu": True, "out": six_bits, "kernel": (3, 3), "padding": (1, 1, 1, 1)}
+    operations = (
+        ops.Conv(inputs=(0,), weight="stem", bits=32, out_channels=24, kernel=(1, 1), relu=True, out=six_bits),
+        ops.Conv(inputs=(1, 1), weight="same", out_channels=24, **shared),  # 2: (24, 7, 6)
+        ops.Conv(inputs=(2,), weight="half", out_channels=32, stride=(2, 2), **shared),  # 3: (32, 4, 3)
+        ops.AvgPool(inputs=(2,), kernel=(2, 2), stride=(2, 2), padding=(1, 0, 0, 0)),  # 4: (24, 4, 3)
+        ops.PadChannels(inputs=(4,), before=4, after=4),  # 5: (32, 4, 3)
+        ops.Add(inputs=(3, 5), out=six_bits),
+        ops.Conv(inputs=(6,), weight="point", bits=1, out_channels=16, kernel=(1, 1)),  # 7: (16, 4, 3)
+        ops.GlobalPool(inputs=(7,)),
+    )
+    tensors = {"stem": generator.standard_normal((24, 3, 1, 1)).astype(np.float32)}
+    for name, shape in {"same": (24, 24, 3, 3), "half": (32, 24, 3, 3), "point": (16, 32, 1, 1)}.items():
+        tensors[name] = pack_signs(np.where(generator.random(shape) < 0.5, -1, 1))
+    return Program(input_shape=(3, 7, 6), ops=operations, tensors=tensors, output=8)
+
+
 def mutate_bytes(data: bytes, chance: random.Random) -> bytes:
     changed = bytearray(data)
     for _ in range(chance.choice([1, 1, 2, 8])):
@@ -175,11 +196,11 @@ def main() -> None:
         def execute(program: Program, examples: np.ndarray) -> np.ndarray:
             return Model(program, threads=1)(examples)
 
-    data, outcomes, slowest = encode(sample_program()), Counter[str](), 0.0
+    files, outcomes, slowest = [encode(sample_program()), encode(wide_program())], Counter[str](), 0.0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         started = time.perf_counter()
         try:
-            program = decode(mutant(data, seed))
+            program = decode(mutant(files[seed % 2], seed))
         except FormatError:
             outcomes["refused"] += 1
         else:
