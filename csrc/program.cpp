@@ -6,7 +6,8 @@
 namespace signwise {
 namespace {
 
-// Examples a portion: few enough for their values to stay in the second-level cache, beside the weights.
+// Examples a portion: images few enough for their values to stay in the second-level cache, beside the weights; vectors
+// many enough to share tables.
 constexpr int64_t kFewest = 2, kMost = 64;
 constexpr int64_t kPortionBytes = 256 * 1024;
 
@@ -89,7 +90,6 @@ void Program::finish(int32_t output) {
     require(!finished(), "the program is finished");
     require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
     output_ = in_order(described_[size_t(output)], Order::planes, operation_count() - 1);
-    output = output_;
     const int64_t end = int64_t(values_.size());
     std::vector<int64_t> bytes(values_.size(), 0), born(values_.size(), 0), dies(values_.size(), 0);
     for (size_t value = 1; value < values_.size(); ++value) {
@@ -104,7 +104,7 @@ void Program::finish(int32_t output) {
             last = std::max(last, int64_t(step) + 1);
         }
     }
-    dies[size_t(storage_[size_t(output)])] = end;
+    dies[size_t(storage_[size_t(output_)])] = end;
     offsets_ = place(bytes, born, dies, arena_bytes_);
 }
 
@@ -115,7 +115,8 @@ int64_t Program::weight_bytes() const {
 }
 
 int64_t Program::portion(int64_t batch, int threads) const {
-    const int64_t most = std::clamp(kPortionBytes / std::max<int64_t>(arena_bytes_, 1), kFewest, kMost);
+    const int64_t fewest = values_[0].shape.rank == 1 ? kMost : kFewest;
+    const int64_t most = std::clamp(kPortionBytes / std::max<int64_t>(arena_bytes_, 1), fewest, kMost);
     return std::clamp<int64_t>((batch + threads - 1) / threads, 1, most);
 }
 

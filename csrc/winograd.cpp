@@ -39,6 +39,7 @@ WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const ui
       border_(size_t(shape.in_channels), 0) {
     struct Sum {
         int64_t row, column, place;  // the last in bytes of a vector
+        bool difference;             // which may be negative, so that it has 128 added
         ByteForm form;
     };
     const TileKind& kind = kTileKinds[kind_];
@@ -46,7 +47,9 @@ WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const ui
     for (int part = 0; part < 3; ++part) {
         for (int i = 0; i < kind.counts[part]; ++i) {
             const int64_t sum = kind.sums[sums.size()];
-            sums.push_back({sum / kind.lines, sum % kind.lines, vector_bytes_, kByteForms[kind.forms[part]]});
+            const int64_t row = sum / kind.lines, column = sum % kind.lines;
+            const bool difference = is_difference(kind_, row) || is_difference(kind_, column);
+            sums.push_back({row, column, vector_bytes_, difference, kByteForms[kind.forms[part]]});
             vector_bytes_ += vector_bytes(sums.back().form, inputs_);
         }
     }
@@ -59,17 +62,16 @@ WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const ui
         int32_t* starts = starts_.data() + vectors_.vector(filter) * sums_ * kByteFilters + lane;
         for (int64_t channel = 0; channel < channels; ++channel) {
             const auto sign = [&](int64_t tap) { return bit_at(bits + filter * row_bytes, channel * 9 + tap) ? 1 : -1; };
-            Line rows[3];
+            Line rows[3], columns[kTileLines];
             for (int64_t y = 0; y < 3; ++y) rows[y] = transformed(kind_, sign(3 * y), sign(3 * y + 1), sign(3 * y + 2));
+            for (int64_t x = 0; x < kind.lines; ++x) {
+                columns[x] = transformed(kind_, rows[0].weights[x], rows[1].weights[x], rows[2].weights[x]);
+            }
             for (size_t i = 0; i < sums.size(); ++i) {
-                const auto [row, column, place, form] = sums[i];
-                const Line line =
-                    transformed(kind_, rows[0].weights[column], rows[1].weights[column], rows[2].weights[column]);
-                keep_weight(form, line.weights[row], lane, channel, vector + place);
-                // Differences may be negative, so that they have 128 added.
-                if (is_difference(kind_, row) || is_difference(kind_, column)) {
-                    starts[int64_t(i) * kByteFilters] -= 128 * line.weights[row];
-                }
+                const Sum& sum = sums[i];
+                const int32_t weight = columns[sum.column].weights[sum.row];
+                keep_weight(sum.form, weight, lane, channel, vector + sum.place);
+                if (sum.difference) starts[int64_t(i) * kByteFilters] -= 128 * weight;
             }
         }
     }
