@@ -8,17 +8,14 @@ Scales are chosen on 128 training images, and errors are those on the whole test
 from __future__ import annotations
 
 import argparse
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from signwise import datasets
 from signwise.compiler import compile as compile_model
 from signwise.compiler.measure import error_rate
-from signwise.models import Standardize
 from signwise.provenance import write_record
 from signwise.training.trained import load_run
 
@@ -28,12 +25,10 @@ CALIBRATED_ON = 128
 def measure(folder: Path, data_folder: Path | None) -> dict[str, Any]:
     """The errors of one run, in percent."""
     trained = load_run(folder, "best")
-    described, recipe = trained.config["network"], trained.recipe
-    standardize = Standardize(described["mean"], described["std"])
-    model = nn.Sequential(OrderedDict(standardize=standardize, network=trained.network))
+    recipe, model = trained.recipe, trained.on_raw_pixels()
     data = datasets.load(recipe.dataset, data_folder)
     calibrate = data.train_images[:: len(data.train_images) // CALIBRATED_ON][:CALIBRATED_ON]
-    example = torch.zeros(1, *described["input_shape"])
+    example = torch.zeros(1, *trained.config["network"]["input_shape"])
     programs = {
         "float32": compile_model(model, example),
         "eight_bits": compile_model(model, example, "int8", calibrate=calibrate, narrow=False),

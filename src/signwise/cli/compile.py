@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.calibrate < 1 or arguments.validate < 0:
         raise SignwiseError("--calibrate must be at least 1 and --validate at least 0")
     import torch
-    from torch import nn
 
     from signwise import datasets
     from signwise.compiler import compile as compile_model
-    from signwise.models import Standardize
     from signwise.training.trained import load_run
 
     out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
@@ -65,9 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
     described = trained.config["network"]
     if "finished" not in trained.config:
         print(f"note: the run has not finished, its weights are of step {trained.step:,}", file=sys.stderr)
-    # The file takes images as they are: what training did once to all of them becomes its first operation.
-    standardize = Standardize(described["mean"], described["std"])
-    model = nn.Sequential(OrderedDict(standardize=standardize, network=trained.network))
     calibrate = validate = None
     if arguments.activations == "int8" or arguments.validate:
         data = datasets.load(trained.recipe.dataset, arguments.data)
@@ -77,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.validate:
             validate = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
     program = compile_model(
-        model,
+        trained.on_raw_pixels(),
         torch.zeros(1, *described["input_shape"]),
         arguments.activations,
         calibrate=calibrate if arguments.activations == "int8" else None,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from signwise import datasets
 from signwise.compiler import compile as compile_model
 from signwise.compiler.measure import error_rate
 from signwise.errors import SignwiseError
-from signwise.models import Standardize
 from signwise.reproduce.naming import is_full
 from signwise.reproduce.record import Record
 from signwise.runtime.program import Program
@@ -60,10 +57,8 @@ def ship(run: Path, record: Record, folder: Path, data: Path | None = None) -> P
 
 
 def _compiled(trained: Trained, about: dict[str, str]) -> Program:
-    described = trained.config["network"]
-    standardize = Standardize(described["mean"], described["std"])
-    model = nn.Sequential(OrderedDict(standardize=standardize, network=trained.network))
-    return compile_model(model, torch.zeros(1, *described["input_shape"]), about=about)
+    example = torch.zeros(1, *trained.config["network"]["input_shape"])
+    return compile_model(trained.on_raw_pixels(), example, about=about)
 
 
 def _about(record: Record) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import nn
 from signwise import datasets
 from signwise.convert import relaxed
 from signwise.errors import SignwiseError
+from signwise.models import Standardize
 from signwise.training import checkpoint as checkpoints
 from signwise.training.device_images import to_device
 from signwise.training.distributed import World
@@ -37,6 +39,12 @@ class Trained:
     network: nn.Module
     config: dict[str, Any]
     step: int
+
+    def on_raw_pixels(self) -> nn.Module:
+        """The network as it is shipped: what training did once to all images becomes its first operation."""
+        described = self.config["network"]
+        standardize = Standardize(described["mean"], described["std"])
+        return nn.Sequential(OrderedDict(standardize=standardize, network=self.network))
 
 
 def load_run(folder: Path, which: str = "best") -> Trained:
