@@ -15,6 +15,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# DDP imports this module, whose functions keep the group of all processes that there is at that moment as their
+# default, for ever: imported before there is one, they keep none, and the group's threads end with the group. Threads
+# that are left may abort the process when it ends, https://github.com/pytorch/pytorch/pull/179291.
+import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # public, but missing in its list of names
 from torch.distributed.rendezvous import rendezvous

@@ -53,8 +53,7 @@ def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> O
     with join_world(options.device) as world, stop_on_signal() as stop:
         # The network lives in a function of its own, so that it is gone when the processes part. DDP owns a share of
         # the group: if it let go last, it would wait, holding Python's lock, for threads of the group that may need
-        # that lock, and if it never did, those threads could abort the process at its exit. See
-        # https://github.com/pytorch/pytorch/issues/56297 and https://github.com/pytorch/pytorch/pull/179291.
+        # that lock, https://github.com/pytorch/pytorch/issues/56297.
         return _train_among(world, recipe, options, monitor, stop)
 
 
