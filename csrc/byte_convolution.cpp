@@ -44,13 +44,15 @@ ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* b
     }
 }
 
-void ByteConvolution::gather(const BytePart& part, const uint8_t* images, uint8_t flip, uint8_t* to) const {
+void ByteConvolution::gather(const BytePoints& points, const uint8_t* images, uint8_t flip) const {
     const int64_t width = shape_.out_width(), height = shape_.out_height(), channels = shape_.group_channels();
-    int64_t column = part.first_point % width, row = part.first_point / width % height;
-    const uint8_t* image = images + part.first_point / width / height * shape_.height * shape_.width * shape_.in_channels +
-                           part.group * channels;
-    for (int64_t i = 0; i < part.points; ++i, to += inputs_) {
-        gather_pixel(image, row * shape_.stride_height - shape_.top, column * shape_.stride_width - shape_.left, flip, to);
+    int64_t column = points.first % width, row = points.first / width % height;
+    const uint8_t* image = images + points.first / width / height * shape_.height * shape_.width * shape_.in_channels +
+                           points.group * channels;
+    for (int64_t i = 0; i < points.count; ++i) {
+        points.places[i] = (points.first + i) * shape_.out_channels;
+        gather_pixel(image, row * shape_.stride_height - shape_.top, column * shape_.stride_width - shape_.left, flip,
+                     points.inputs + i * inputs_);
         if (++column < width) continue;
         column = 0;
         if (++row < height) continue;
@@ -83,34 +85,25 @@ void ByteConvolution::gather_pixel(const uint8_t* image, int64_t top, int64_t le
 }
 
 void ByteConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
-    const int64_t points = images * shape_.out_height() * shape_.out_width(), filters = shape_.group_filters();
-    const int64_t sum_bytes = kByteVectors * kBytePixels / 2 * kByteFilters * 4;
-    for (Buffer& buffer : work.own) buffer.reserve(sum_bytes + checked_product(kBytePixels, inputs_, "the inputs of a pixel"));
+    const int64_t filters = shape_.group_filters();
     const uint8_t flip = input.type == Type::int8 ? 128 : 0;
     const std::vector<int32_t>& starts = flip != 0 ? starts_ : zeros_;
     finish.factor = input.scale;
-    each_part(work, shape_.groups, points, vectors_.count(), shape_.macs() * images / 64, [&](const BytePart& part, int thread) {
-        int32_t* sums = reinterpret_cast<int32_t*>(work.own[size_t(thread)].data());
-        uint8_t* pixels = reinterpret_cast<uint8_t*>(work.own[size_t(thread)].data()) + sum_bytes;
-        int64_t places[kBytePixels];
-        {
-            const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
-            gather(part, static_cast<const uint8_t*>(input.data), flip, pixels);
-            for (int64_t i = 0; i < part.points; ++i) places[i] = (part.first_point + i) * shape_.out_channels;
-        }
-        part.each_vector([&](int64_t vector, int64_t count, int log) {
-            const int64_t first = vector * kByteFilters, at = part.group * vectors_.count() + vector;
-            {
-                const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
-                const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_,
-                                          starts.data() + at * kByteFilters, kByteFilters};
-                kernels_->bytes->sums[log][part.wide()](pixels, inputs_, inputs_, weights, sums);
-            }
-            const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-            kernels_->bytes->finish(finish, sums, count, part.group * filters + first,
-                                    std::min(filters - first, count * kByteFilters), places, part.points);
-        });
-    });
+    const auto prepare = [&](const BytePoints& points) { gather(points, static_cast<const uint8_t*>(input.data), flip); };
+    const auto sum = [&](const BytePoints& points, int64_t vector, int64_t, int log) {
+        const int64_t at = points.group * vectors_.count() + vector;
+        const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_, starts.data() + at * kByteFilters,
+                                  kByteFilters};
+        kernels_->bytes->sums[log][points.wide()](points.inputs, inputs_, inputs_, weights, points.sums);
+    };
+    const auto write = [&](const BytePoints& points, int64_t vector, int64_t vectors, int) {
+        const int64_t first = vector * kByteFilters;
+        kernels_->bytes->finish(finish, points.sums, vectors, points.group * filters + first,
+                                std::min(filters - first, vectors * kByteFilters), points.places, points.count);
+    };
+    const int64_t count = images * shape_.out_height() * shape_.out_width();
+    const ByteLoop loop{shape_.groups, vectors_.count(), count, inputs_, 1, 1, shape_.macs() * images / 64};
+    run_loop(work, loop, prepare, sum, write);
 }
 
 }  // namespace signwise

@@ -30,8 +30,8 @@ class ByteConvolution {
     int64_t weight_bytes() const { return int64_t(bits_.size()); }
 
   private:
-    // What the output pixels of a part see, to `inputs_` bytes each; every byte x as x ^ flip.
-    void gather(const BytePart& part, const uint8_t* images, uint8_t flip, uint8_t* to) const;
+    // What some output pixels see, `inputs_` bytes each, every byte x as x ^ flip; and their places.
+    void gather(const BytePoints& points, const uint8_t* images, uint8_t flip) const;
     // The same for one pixel, whose window begins in row `top` and column `left` of the image.
     void gather_pixel(const uint8_t* image, int64_t top, int64_t left, uint8_t flip, uint8_t* to) const;
 

@@ -120,7 +120,7 @@ void Convolution::pad(const Geometry& plan, int64_t images, const View& input, c
             kernels_->pad_float(how, from, reinterpret_cast<float*>(to));
         }
     };
-    each_padded(work, plan.elements / plan.channel_stride, images, plan.rows, plan.elements / 8, plan.filter_parts == 1,
+    each_padded(work, plan.elements / plan.channel_stride, images, plan.rows, plan.elements, plan.filter_parts == 1,
                 some_rows);
 }
 

@@ -68,8 +68,7 @@ void FirstConvolution::run(int64_t images, const View& input, Finish finish, Wor
             const int64_t pixels = std::min(kPixels, columns - column);
             int64_t places[kPixels];
             for (int64_t i = 0; i < pixels; ++i) places[i] = (index * columns + column + i) * shape_.out_channels;
-            const BytePart part{0, column, pixels, kPixels / 2, 0, vectors_.count()};
-            part.each_vector([&](int64_t vector, int64_t count, int log) {
+            each_vectors(0, vectors_.count(), kPixels / 2, [&](int64_t vector, int64_t count, int log) {
                 const int64_t first = vector * kByteFilters;
                 const float* weights = weights_.data() + vector * terms * kByteFilters;
                 for (int64_t i = 0; i < pixels; i += kPixels / 2) {

@@ -274,6 +274,9 @@ struct Kernels {
     // One row of answers of an image that is kept by pixels: maxima or sums, times the answer's factor.
     void (*pool_pixels)(const Window& window, int64_t row, const void* image, Type type, const float* factors,
                         int64_t channels, float* to);
+
+    // The same in bytes: maxima, or sums that a byte holds.
+    void (*pool_bytes)(const Window& window, int64_t row, const void* image, bool is_signed, int64_t channels, void* to);
 };
 
 }  // namespace signwise

@@ -9,9 +9,12 @@ namespace {
 
 class PoolOperation : public Operation {
   public:
-    PoolOperation(const Window& window, bool count_padding, Order order, const Kernels& kernels)
-        : window_(window), order_(order), kernels_(kernels) {
-        if (window.maximum) return;
+    PoolOperation(const Window& window, bool count_padding, const Value& input, const Value& output, const Kernels& kernels)
+        : window_(window), order_(output.order), kernels_(kernels) {
+        if (window.maximum) {
+            in_bytes_ = input.type != Type::float32 && input.type == output.type && input.scale == output.scale;
+            return;
+        }
         for (int64_t y = 0; y < window.out_height; ++y) {
             const int64_t rows = covered(y * window.stride[0] - window.top, window.kernel[0], window.height);
             for (int64_t x = 0; x < window.out_width; ++x) {
@@ -20,13 +23,18 @@ class PoolOperation : public Operation {
                 shares_.push_back(1.0f / float(count));
             }
         }
+        const float most = float(window.kernel[0] * window.kernel[1]);
+        const bool even = *std::max_element(shares_.begin(), shares_.end()) == 1.0f / most;
+        in_bytes_ = even && (input.type == Type::uint6 || input.type == Type::uint8) && output.type == Type::uint8 &&
+                    most * highest_of(input.type) <= highest_of(Type::uint8) && output.scale == input.scale / most;
     }
 
     Order reads() const override { return order_; }
 
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-        order_ == Order::pixels ? run_rows(examples, inputs[0], output, work) : run_planes(examples, inputs[0], output, work);
+        if (order_ == Order::planes) return run_planes(examples, inputs[0], output, work);
+        in_bytes_ ? run_bytes(examples, inputs[0], output, work) : run_rows(examples, inputs[0], output, work);
     }
 
   private:
@@ -35,7 +43,7 @@ class PoolOperation : public Operation {
         const int64_t scratch = 2 * window_.out_height * window_.pitch + window_.pitch;
         for (Buffer& buffer : work.own) buffer.reserve((pixels + answers + scratch) * 4);
         const int64_t planes = examples * input.value->shape.channels;
-        const int64_t cycles = planes * pixels / 4, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
+        const int64_t cycles = planes * pixels / 3, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
         work.each(pieces, cycles, [&](int64_t piece, int thread) {
             float* image = reinterpret_cast<float*>(work.own[size_t(thread)].data());
             float* answer = image + pixels;
@@ -75,6 +83,17 @@ class PoolOperation : public Operation {
         });
     }
 
+    // The same where the integers of the answers are maxima or sums of those of the input.
+    void run_bytes(int64_t examples, const Data& input, const Data& output, Work& work) const {
+        const Shape& in = input.value->shape;
+        const int64_t rows = examples * window_.out_height, answers = window_.out_width * in.channels;
+        const int64_t cycles = rows * answers * window_.kernel[0] * window_.kernel[1] / 32;
+        work.each(rows, cycles, [&](int64_t index, int) {
+            kernels_.pool_bytes(window_, index % window_.out_height, input.at(index / window_.out_height * in.count()),
+                                input.value->type == Type::int8, in.channels, output.at(index * answers));
+        });
+    }
+
     static int64_t covered(int64_t first, int64_t count, int64_t size) {
         return std::min(first + count, size) - std::max<int64_t>(first, 0);
     }
@@ -82,8 +101,20 @@ class PoolOperation : public Operation {
     Window window_;
     Order order_;
     std::vector<float> shares_;  // of each answer, what a pixel counts for in a mean
+    bool in_bytes_;              // for images that are kept by pixels
     const Kernels& kernels_;
 };
+
+// In double, in several sums that do not wait for each other.
+double total(const float* from, int64_t count) {
+    double sums[8] = {};
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        for (int64_t j = 0; j < 8; ++j) sums[j] += from[i + j];
+    }
+    for (; i < count; ++i) sums[0] += from[i];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
 
 class GlobalPoolOperation : public Operation {
   public:
@@ -95,21 +126,21 @@ class GlobalPoolOperation : public Operation {
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
         const Value& in = *inputs[0].value;
         const int64_t channels = in.shape.channels, pixels = in.shape.plane(), count = in.shape.count();
-        float* image = reinterpret_cast<float*>(work.own[0].reserve((count + channels) * 4));
-        float* means = image + count;
+        float* means = reinterpret_cast<float*>(work.own[0].reserve((channels + count) * 4));
         std::vector<double> sums(static_cast<size_t>(channels));
         for (int64_t example = 0; example < examples; ++example) {
-            kernels_.to_float(inputs[0].at(example * count), in.type, in.scale, image, count);
-            std::fill(sums.begin(), sums.end(), 0.0);
+            const float* image = reinterpret_cast<const float*>(inputs[0].at(example * count));
+            if (in.type != Type::float32) {
+                kernels_.to_float(inputs[0].at(example * count), in.type, in.scale, means + channels, count);
+                image = means + channels;
+            }
             if (order_ == Order::pixels) {
+                std::fill(sums.begin(), sums.end(), 0.0);
                 for (const float* from = image; from != image + count; from += channels) {
                     for (int64_t i = 0; i < channels; ++i) sums[size_t(i)] += from[i];
                 }
             } else {
-                const float* from = image;
-                for (double& sum : sums) {
-                    for (int64_t i = 0; i < pixels; ++i) sum += *from++;
-                }
+                for (int64_t i = 0; i < channels; ++i) sums[size_t(i)] = total(image + i * pixels, pixels);
             }
             for (int64_t i = 0; i < channels; ++i) means[i] = float(sums[size_t(i)] / double(pixels));
             kernels_.from_float(means, output.value->type, output.value->scale, output.at(example * channels), channels);
@@ -147,7 +178,7 @@ std::unique_ptr<Operation> make_pool(const signwise_operation& described, const 
                         round_up(reach, described.stride[1]),
                         described.kind == SIGNWISE_MAXPOOL};
     output.order = common_order(inputs);
-    return std::make_unique<PoolOperation>(window, described.count_include_pad != 0, output.order, kernels);
+    return std::make_unique<PoolOperation>(window, described.count_include_pad != 0, inputs[0], output, kernels);
 }
 
 std::unique_ptr<Operation> make_global_pool(const signwise_operation&, const std::vector<Value>& inputs,

@@ -77,29 +77,31 @@ WinogradConvolution::WinogradConvolution(const ConvolutionShape& shape, const ui
     }
 }
 
-void WinogradConvolution::transform(const BytePart& part, const uint8_t* images, uint8_t* to, int64_t* places) const {
+void WinogradConvolution::transform(const BytePoints& tiles, const uint8_t* images) const {
     const int64_t height = shape_.out_height(), width = shape_.out_width(), channels = shape_.group_channels();
-    const int64_t end = part.first_point + part.points;
+    const int64_t end = tiles.first + tiles.count;
+    uint8_t* to = tiles.inputs;
+    int64_t* places = tiles.places;
     const TileKind& kind = kTileKinds[kind_];
     // Tiles of one row at a time.
-    for (int64_t tile = part.first_point, tiles; tile < end; tile += tiles) {
+    for (int64_t tile = tiles.first, count; tile < end; tile += count) {
         const int64_t column = tile % columns_, row = tile / columns_ % rows_, image = tile / columns_ / rows_;
-        tiles = std::min(end - tile, columns_ - column);
+        count = std::min(end - tile, columns_ - column);
         TileRow seen{};
         seen.column = kind.step * column - shape_.left;
         seen.width = shape_.width;
-        seen.tiles = tiles;
+        seen.tiles = count;
         for (int64_t i = 0; i < kind.lines; ++i) {
             const int64_t y = kind.step * row - shape_.top + i, line = (image * shape_.height + y) * shape_.width;
             const bool inside = y >= 0 && y < shape_.height;
-            seen.rows[i] = inside ? images + line * shape_.in_channels + part.group * channels : border_.data();
+            seen.rows[i] = inside ? images + line * shape_.in_channels + tiles.group * channels : border_.data();
             seen.steps[i] = inside ? shape_.in_channels : 0;
         }
-        kernels_->bytes->transform[kind_](seen, channels, part.room * inputs_, to);
-        to += tiles * inputs_;
+        kernels_->bytes->transform[kind_](seen, channels, tiles.room * inputs_, to);
+        to += count * inputs_;
         const int64_t right = shape_.out_channels, below = width * shape_.out_channels;
         int64_t place = ((image * height + 2 * row) * width + 2 * column) * shape_.out_channels;
-        for (int64_t x = 2 * column; x < 2 * (column + tiles); x += 2, places += 4, place += 2 * right) {
+        for (int64_t x = 2 * column; x < 2 * (column + count); x += 2, places += 4, place += 2 * right) {
             const bool has_right = x + 1 < width, has_below = 2 * row + 1 < height;
             places[0] = place;
             places[1] = has_right ? place + right : -1;
@@ -111,35 +113,23 @@ void WinogradConvolution::transform(const BytePart& part, const uint8_t* images,
 
 void WinogradConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
     const int64_t filters = shape_.group_filters();
-    const int64_t sum_bytes = sums_ * kByteVectors * kBytePixels / 2 * kByteFilters * 4;
-    for (Buffer& buffer : work.own) {
-        buffer.reserve(sum_bytes + checked_product(sums_ * kBytePixels, inputs_, "the inputs of a tile"));
-    }
     finish.factor = kind_ == 0 ? input.scale / 4 : input.scale;
-    const auto run_part = [&](const BytePart& part, int thread) {
-        int32_t* sums = reinterpret_cast<int32_t*>(work.own[size_t(thread)].data());
-        uint8_t* tiles = reinterpret_cast<uint8_t*>(work.own[size_t(thread)].data()) + sum_bytes;
-        int64_t places[4 * kBytePixels];
-        {
-            const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
-            transform(part, static_cast<const uint8_t*>(input.data), tiles, places);
-        }
-        part.each_vector([&](int64_t vector, int64_t count, int log) {
-            const int64_t at = part.group * vectors_.count() + vector, first = vector * kByteFilters;
-            {
-                const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
-                const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_,
-                                          starts_.data() + at * sums_ * kByteFilters, sums_ * kByteFilters};
-                kernels_->bytes->tile_sums[kind_][log][part.wide()](tiles, inputs_, weights, sums);
-            }
-            const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-            kernels_->bytes->finish_tiles[kind_](finish, sums, part.room * count * kByteFilters, count,
-                                                 part.group * filters + first,
-                                                 std::min(filters - first, count * kByteFilters), places, part.points);
-        });
+    const auto prepare = [&](const BytePoints& tiles) { transform(tiles, static_cast<const uint8_t*>(input.data)); };
+    const auto sum = [&](const BytePoints& tiles, int64_t vector, int64_t, int log) {
+        const int64_t at = tiles.group * vectors_.count() + vector;
+        const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_,
+                                  starts_.data() + at * sums_ * kByteFilters, sums_ * kByteFilters};
+        kernels_->bytes->tile_sums[kind_][log][tiles.wide()](tiles.inputs, inputs_, weights, tiles.sums);
     };
-    const int64_t cycles = shape_.macs() * images / 128;
-    each_part(work, shape_.groups, images * rows_ * columns_, vectors_.count(), cycles, run_part);
+    const auto write = [&](const BytePoints& tiles, int64_t vector, int64_t vectors, int) {
+        const int64_t first = vector * kByteFilters;
+        kernels_->bytes->finish_tiles[kind_](finish, tiles.sums, tiles.room * vectors * kByteFilters, vectors,
+                                             tiles.group * filters + first,
+                                             std::min(filters - first, vectors * kByteFilters), tiles.places, tiles.count);
+    };
+    const int64_t count = images * rows_ * columns_, tile_bytes = checked_product(sums_, inputs_, "what a tile sees");
+    const ByteLoop loop{shape_.groups, vectors_.count(), count, tile_bytes, 4, sums_, shape_.macs() * images / 128};
+    run_loop(work, loop, prepare, sum, write);
 }
 
 }  // namespace signwise

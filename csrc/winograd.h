@@ -45,8 +45,8 @@ class WinogradConvolution {
     int64_t weight_bytes() const { return int64_t(bits_.size()); }
 
   private:
-    // What the sums of all tiles of a part see, and the places of the four pixels that come out of each.
-    void transform(const BytePart& part, const uint8_t* images, uint8_t* to, int64_t* places) const;
+    // What the sums of some tiles see, and the places of the four pixels that come out of each.
+    void transform(const BytePoints& tiles, const uint8_t* images) const;
 
     ConvolutionShape shape_;
     const Kernels* kernels_;

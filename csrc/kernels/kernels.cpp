@@ -57,7 +57,7 @@ constexpr Kernels kKernels = {
     {vector_kernels<SIGNWISE_BYTES, kRegisters>(), vector_kernels<kHalf, kRegisters>()},
     nullptr,
     kRowLanes, kRowInputs, kRowFields, gemv_tables, gemv, finish_row, dot,
-    to_float, from_float, to_int, pad_float, pad_int, affine, affine_each, add, pool, pool_pixels,
+    to_float, from_float, to_int, pad_float, pad_int, affine, affine_each, add, pool, pool_pixels, pool_bytes,
 };
 
 }  // namespace

@@ -134,9 +134,9 @@ inline void pool_channels(const Window& window, const int64_t (&rows)[2], const 
     store<float, N * 4>(to, all * factor);
 }
 
-template <bool Maximum, class Q>
-void pool_row(const Window& window, int64_t row, const Q* image, const float* factors, int64_t channels, float* to) {
-    constexpr int lanes = SIGNWISE_BYTES / 4;
+// Calls body(column, rows, columns) for every answer of a row: the pixels that its window sees.
+template <class Body>
+inline void each_window(const Window& window, int64_t row, const Body& body) {
     // At least one row and column is seen: no padding is as large as a window.
     const auto seen = [&](int64_t index, int axis, int64_t before, int64_t size, int64_t (&range)[2]) {
         const int64_t first = index * window.stride[axis] - before, end = first + window.kernel[axis];
@@ -145,15 +145,67 @@ void pool_row(const Window& window, int64_t row, const Q* image, const float* fa
     };
     int64_t rows[2], columns[2];
     seen(row, 0, window.top, window.height, rows);
-    for (int64_t x = 0; x < window.out_width; ++x, to += channels) {
+    for (int64_t x = 0; x < window.out_width; ++x) {
         seen(x, 1, window.left, window.width, columns);
+        body(x, rows, columns);
+    }
+}
+
+template <bool Maximum, class Q>
+void pool_row(const Window& window, int64_t row, const Q* image, const float* factors, int64_t channels, float* to) {
+    constexpr int lanes = SIGNWISE_BYTES / 4;
+    each_window(window, row, [&](int64_t x, const int64_t (&rows)[2], const int64_t (&columns)[2]) {
+        float* answer = to + x * channels;
         int64_t i = 0;
         for (; i + lanes <= channels; i += lanes) {
-            pool_channels<Maximum, Q, lanes>(window, rows, columns, image + i, channels, factors[x], to + i);
+            pool_channels<Maximum, Q, lanes>(window, rows, columns, image + i, channels, factors[x], answer + i);
         }
         for (; i < channels; ++i) {
-            pool_channels<Maximum, Q, 1>(window, rows, columns, image + i, channels, factors[x], to + i);
+            pool_channels<Maximum, Q, 1>(window, rows, columns, image + i, channels, factors[x], answer + i);
         }
+    });
+}
+
+// `Channels` of all pixels that a window sees.
+template <bool Maximum, class Q, int Channels>
+inline void pool_some_bytes(const Window& window, const int64_t (&rows)[2], const int64_t (&columns)[2], const Q* image,
+                            int64_t channels, Q* to) {
+    using V = Vector<Q, Channels>;
+    V all = V{} + (Maximum && Q(-1) < Q(0) ? Q(-128) : Q(0));
+    for (int64_t y = rows[0]; y < rows[1]; ++y) {
+        const Q* from = image + (y * window.width + columns[0]) * channels;
+        for (int64_t x = columns[0]; x < columns[1]; ++x, from += channels) {
+            const V pixel = load<Q, Channels>(from);
+            all = Maximum ? (all > pixel ? all : pixel) : all + pixel;
+        }
+    }
+    store<Q, Channels>(to, all);
+}
+
+template <bool Maximum, class Q>
+void pool_byte_row(const Window& window, int64_t row, const Q* image, int64_t channels, Q* to) {
+    constexpr int lanes = SIGNWISE_BYTES;
+    each_window(window, row, [&](int64_t x, const int64_t (&rows)[2], const int64_t (&columns)[2]) {
+        Q* answer = to + x * channels;
+        int64_t i = 0;
+        for (; i + lanes <= channels; i += lanes) {
+            pool_some_bytes<Maximum, Q, lanes>(window, rows, columns, image + i, channels, answer + i);
+        }
+        for (; i < channels; ++i) {
+            pool_some_bytes<Maximum, Q, 1>(window, rows, columns, image + i, channels, answer + i);
+        }
+    });
+}
+
+void pool_bytes(const Window& window, int64_t row, const void* image, bool is_signed, int64_t channels, void* to) {
+    const auto pool_as = [&](const auto* from, auto* answers) {
+        window.maximum ? pool_byte_row<true>(window, row, from, channels, answers)
+                       : pool_byte_row<false>(window, row, from, channels, answers);
+    };
+    if (is_signed) {
+        pool_as(static_cast<const int8_t*>(image), static_cast<int8_t*>(to));
+    } else {
+        pool_as(static_cast<const uint8_t*>(image), static_cast<uint8_t*>(to));
     }
 }
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -97,6 +99,41 @@ def test_a_value_that_others_read_stays_float_before_a_pool():
     )
     kept = [operation.out for operation in quantize(program, np.ones((3, 2, 2, 2))).ops]
     assert kept[0] is None and kept[1] is not None and kept[2:] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("pool", "narrow", "expected"),
+    [
+        ({"kernel": (2, 2)}, True, "uint8"),
+        ({"kernel": (2, 2), "padding": (0, 0, 1, 1)}, True, "uint8"),
+        ({"kernel": (2, 2), "padding": (0, 0, 1, 1), "count_include_pad": False}, True, None),
+        ({"kernel": (3, 2)}, True, None),
+        ({"kernel": (2, 2)}, False, None),
+    ],
+)
+def test_a_shortcut_that_integers_hold_without_loss_is_kept_in_them(pool, narrow, expected):
+    rng = np.random.default_rng(0)
+    program = Program(
+        input_shape=(2, 6, 6),
+        ops=(
+            ops.Relu(inputs=(0,)),
+            ops.Conv(inputs=(1,), weight="w", bits=1, out_channels=4, kernel=(3, 3)),
+            ops.AvgPool(inputs=(1,), stride=(2, 2), **pool),
+            ops.PadChannels(inputs=(3,), before=1, after=1),
+            ops.GlobalPool(inputs=(2,)),
+            ops.GlobalPool(inputs=(4,)),
+            ops.Add(inputs=(5, 6)),
+        ),
+        tensors={"w": pack_signs(np.sign(rng.standard_normal((4, 18))))},
+        output=7,
+    )
+    images = rng.standard_normal((8, 2, 6, 6))
+    quantized = quantize(program, images, narrow=narrow)
+    first, conv, shortcut, padded, *rest = (operation.out for operation in quantized.ops)
+    assert shortcut == padded and (None if shortcut is None else shortcut.type) == expected
+    assert first is not None and conv is None and rest == [None] * 3
+    floats = replace(quantized, ops=(quantized.ops[0], *program.ops[1:]))
+    np.testing.assert_allclose(fallback.run(quantized, images), fallback.run(floats, images), rtol=1e-5, atol=1e-5)
 
 
 def test_a_binary_layer_that_reads_the_input_gets_integers_too():

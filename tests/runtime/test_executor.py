@@ -130,6 +130,8 @@ class Writer:
                 )
                 shared = dict(kernel=kernel, stride=stride, padding=padding, **one)
                 if kind == "max":
+                    if value > 0 and self.flag():
+                        shared["out"] = self.ops[value - 1].out  # the same integers
                     operation = ops.MaxPool(**shared)
                 else:
                     operation = ops.AvgPool(count_include_pad=self.flag(), **shared)
@@ -184,6 +186,27 @@ def test_random_programs_in_8_bits_differ_from_numpy_by_rounding_alone(isa):
         differing += int((~close).sum())
         total += close.size
     assert differing < 0.01 * total
+
+
+@needs_library
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", ["uint6", "uint8", "int8"])
+def test_pools_of_integers_are_exact(isa, kind, threads):
+    rng = np.random.default_rng(0)
+    kept = ops.Quantized(type=kind, scale=16.0)
+    around = (1, 1, 1, 1)
+    operations = (
+        ops.Relu(inputs=(0,), out=ops.Quantized(type="uint6", scale=1.0)),
+        ops.Conv(inputs=(1,), weight="a", bits=1, out_channels=83, kernel=(3, 3), padding=around, out=kept),
+        ops.MaxPool(inputs=(2,), kernel=(3, 3), stride=(2, 2), padding=around, out=kept),
+        ops.AvgPool(inputs=(2,), kernel=(2, 2), stride=(2, 2), out=ops.Quantized(type="uint8", scale=4.0)),
+        ops.AvgPool(inputs=(2,), kernel=(2, 2), stride=(2, 2), padding=(0, 1, 0, 1), count_include_pad=False),
+    )
+    tensors = {"a": random_bits(rng, 83, 36 * 9)}
+    image = rng.integers(0, 64, (1, 36, 32, 32)).astype(np.float32)
+    for output in (3, 4, 5):
+        program = Program(input_shape=(36, 32, 32), ops=operations, tensors=tensors, output=output)
+        np.testing.assert_array_equal(Model(program, threads)(image), fallback.run(program, image))
 
 
 def random_bits(rng, filters, terms):

@@ -8,8 +8,9 @@ error
 on a sample of what the network computes for the calibration examples: large scales round coarsely, small ones cut off
 outliers. What a 3x3 convolution reads uses 0 to 63 alone (uint6), unless that is refused: sums and differences of four
 such numbers fit into a byte, which saves more than half of the products on CPUs that multiply bytes (csrc/winograd.h).
-Raw pixels, whole numbers up to 255, always stay exact. Everything else (residual sums, the first and last layers) stays
-float32.
+Raw pixels, whole numbers up to 255, always stay exact. What is made from integers without any loss is integers, too, as
+the shortcut of a residual block that pools and adds channels of zeros. Everything else (other residual sums, the first
+and last layers) stays float32.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Range:
         kind: Literal["uint8", "int8", "uint6"] = "int8" if signed else "uint6" if narrow else "uint8"
         low, high = ops.LIMITS[kind]
         largest = max(self.high / high, self.low / low if signed else 0.0)
-        if largest < 1e-30:
-            largest = 1.0  # the value is always zero: any scale will do
+        if largest < 1e-28:
+            largest = 1.0  # the value is always (next to) zero: any scale will do
         # Down to a quarter of the range: beyond that, clipping costs more than finer steps bring.
         scales = [float(np.float32(largest * part / 64)) for part in range(16, 65)]
         errors = [
@@ -105,7 +106,8 @@ def quantize(program: Program, calibrate: npt.NDArray[Any], *, narrow: bool = Tr
                 ranges[value].see(numbers, generator)
     saving = {operation.inputs[0] for operation in program.ops if _saves_products(operation)}
     kept = {value: seen.quantized(narrow=narrow and value in saving) for value, seen in ranges.items()}
-    _spread_(program, kept)
+    _spread_backward_(program, kept)
+    _spread_forward_(program, kept)
     operations = tuple(replace(operation, out=kept.get(index + 1)) for index, operation in enumerate(program.ops))
     return replace(program, ops=operations)
 
@@ -123,7 +125,7 @@ def _saves_products(operation: ops.Operation) -> bool:
     )
 
 
-def _spread_(program: Program, kept: dict[int, ops.Quantized]) -> None:
+def _spread_backward_(program: Program, kept: dict[int, ops.Quantized]) -> None:
     """Let a value be integers already before operations that only move numbers, if nothing else reads it."""
     reads = [value for operation in program.ops for value in operation.inputs]
     for index in reversed(range(len(program.ops))):
@@ -132,3 +134,26 @@ def _spread_(program: Program, kept: dict[int, ops.Quantized]) -> None:
             for value in operation.inputs:
                 if value not in (0, program.output) and reads.count(value) == 1:
                     kept.setdefault(value, kept[index + 1])
+
+
+def _spread_forward_(program: Program, kept: dict[int, ops.Quantized]) -> None:
+    """Let operations on integers whose results are integers, too, give them as such."""
+    for value, operation in enumerate(program.ops, start=1):
+        inputs = {kept.get(read) for read in operation.inputs}
+        if len(inputs) == 1 and value not in kept and value != program.output:
+            quantized = inputs.pop()
+            exact = None if quantized is None else _exact(operation, quantized)
+            if exact is not None:
+                kept[value] = exact
+
+
+def _exact(operation: ops.Operation, read: ops.Quantized) -> ops.Quantized | None:
+    """The integers that hold all that an operation can make of some integers, if there are such."""
+    if isinstance(operation, MOVING):
+        return read
+    if isinstance(operation, ops.AvgPool):
+        count = operation.kernel[0] * operation.kernel[1]
+        always_divides_by_it = operation.count_include_pad or not any(operation.padding)
+        if always_divides_by_it and read.limits[0] == 0 and count * read.limits[1] <= ops.LIMITS["uint8"][1]:
+            return ops.Quantized(type="uint8", scale=float(np.float32(read.scale / count)))
+    return None
