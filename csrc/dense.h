@@ -18,7 +18,7 @@ class Dense {
   public:
     static constexpr Order kReads = Order::planes, kWrites = Order::planes;
 
-    // The weights as for a convolution; `rows` is the most that will come at once and decides what is worth keeping.
+    // The weights as for a convolution.
     static Dense binary(int64_t inputs, int64_t filters, const uint8_t* bits, const Kernels& kernels);
     static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
 

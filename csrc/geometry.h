@@ -77,22 +77,34 @@ int64_t part_of_filters(const ConvolutionShape& shape, int64_t parts);
 // Adds lanes to those of the vector whose runs begin at `first`: to its last run if they continue it.
 void add_run(std::vector<Run>& runs, int32_t first, const Run& added);
 
-struct Geometry {
-    // `threads` share the work; `plain` needs a shape that suits.
-    Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs, int threads,
-             bool plain);
+// How the planes lie that sources are read from, padded ones: [channel][image][remainder of the column][row][column], or the
+// input's own, `plain`: [image][channel][row][column].
+struct PlaneLayout {
+    // Rows of padded planes have room for `width` output pixels, and there are zeros up to a multiple of `channels`.
+    PlaneLayout(const ConvolutionShape& shape, int64_t images, bool plain, int64_t width, int64_t channels);
 
-    // Whether the planes are the input's own.
-    static bool suits_plain(const ConvolutionShape& shape, int64_t images, int lanes);
     bool plain;
-
-    // The padded planes: [channel][image][remainder of the column][row][column]. The input: [image][channel][row][column].
+    int64_t stride;  // from one lane of a source to the next: 2 where every second pixel of plain planes is read
     int64_t rows, pitch, image_stride, channel_stride, elements;
     std::vector<int32_t> plane_of_remainder;  // -1 where no tap reads such columns
     int32_t planes;                           // of an image
 
-    int64_t pieces;             // a source is this many runs of neighbours,
-    int64_t stride;             // or of every second pixel of plain planes
+    // Elements that must be readable beyond the planes, and before plain ones: lanes that nobody uses lie there.
+    static constexpr int64_t kSlack = 64;
+};
+
+struct Grid;
+struct Planner;
+
+struct Geometry : PlaneLayout {
+    // `threads` share the work; `plain` needs a shape that suits.
+    Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs, int threads,
+             bool plain);
+
+    // Whether the planes may be the input's own.
+    static bool suits_plain(const ConvolutionShape& shape, int64_t images, int lanes);
+
+    int64_t pieces;             // a source is this many runs of neighbours
     int64_t vectors;            // in all images
     int log_tile;               // V = 1 << log_tile vectors in registers
     int64_t tile_vectors;       // U, a multiple of V, that share the tables
@@ -106,8 +118,11 @@ struct Geometry {
     std::vector<int32_t> run_starts;  // [vectors + 1]
     std::vector<Run> runs;
 
-    // Elements that must be readable beyond the planes, and before plain ones: lanes that nobody uses lie there.
-    static constexpr int64_t kSlack = 64;
+  private:
+    Geometry(const ConvolutionShape& shape, const Grid& grid, int vector_bytes, const Costs& costs, int threads, bool plain);
+    void add_tiles(const Planner& planner, int64_t slot_bytes);
+    Pattern pattern(const Planner& planner, int64_t first, int64_t count, int64_t slot_bytes) const;
+    void add_runs(const ConvolutionShape& shape, const Grid& grid);
 };
 
 }  // namespace signwise
