@@ -43,11 +43,17 @@ const VectorKernels& Convolution::vectors(int64_t images) const {
     return kernels_->vectors[width_index(shape_, images, *kernels_, element_bytes())];
 }
 
-const Geometry& Convolution::geometry(int64_t images, int threads) const {
+bool Convolution::reads_rows() const {
+    const int lanes = int(kernels_->vectors[0].bytes / element_bytes());
+    return !tables() || Geometry::suits_rows(shape_, lanes) || !Geometry::suits_plain(shape_, 1, lanes);
+}
+
+const Geometry& Convolution::geometry(int64_t images, int threads, Order read, Order written) const {
     return geometries_->get({images, threads}, [&] {
         const int bytes = vectors(images).bytes, lanes = bytes / int(element_bytes());
-        const bool plain = tables() && Geometry::suits_plain(shape_, images, lanes);
-        return std::make_unique<Geometry>(shape_, images, lanes, bytes, costs(), threads, plain);
+        const bool plain = tables() && (read == Order::rows ? Geometry::suits_rows(shape_, lanes)
+                                                            : Geometry::suits_plain(shape_, images, lanes));
+        return std::make_unique<Geometry>(shape_, images, lanes, bytes, costs(), threads, plain, read, written);
     });
 }
 
@@ -76,7 +82,9 @@ void Convolution::convert(const Geometry& plan, int64_t images, const View& inpu
             kernels_->to_float(from, input.type, input.scale, reinterpret_cast<float*>(to + at * element), count);
         }
     };
-    each_padded(work, shape_.in_channels, images, plan.rows, plan.elements / 16, plan.filter_parts == 1, some_rows);
+    // All channels of a row are one long row.
+    const int64_t channels = plan.order == Order::rows ? 1 : shape_.in_channels;
+    each_padded(work, channels, images, plan.rows, plan.elements / 16, plan.filter_parts == 1, some_rows);
 }
 
 // The same, into padded planes.
@@ -100,7 +108,10 @@ void Convolution::pad(const Geometry& plan, int64_t images, const View& input, c
         }
         return;
     }
-    const Padding whole{input.type, input.scale, zero, shape_.height, shape_.width, shape_.top, shape_.left, plan.rows,
+    const bool in_rows = input.order == Order::rows;
+    const int64_t row = in_rows ? shape_.in_channels * shape_.width : shape_.width;
+    const int64_t plane = in_rows ? shape_.width : shape_.height * shape_.width;
+    const Padding whole{input.type, input.scale, zero, shape_.height, shape_.width, row, shape_.top, shape_.left, plan.rows,
                         plan.pitch, 0, plan.rows, shape_.stride_width, plan.plane_of_remainder.data(), plan.planes};
     const auto some_rows = [&](int64_t index, int64_t image, int64_t first, int64_t end) {
         const int64_t group = index / padded, within = index % padded;
@@ -109,8 +120,8 @@ void Convolution::pad(const Geometry& plan, int64_t images, const View& input, c
             if (first == 0) std::memset(to, 0, size_t(plan.image_stride * element));
             return;
         }
-        const int64_t channel = image * shape_.in_channels + group * channels + within;
-        const char* from = static_cast<const char*>(input.data) + channel * shape_.height * shape_.width * size;
+        const int64_t at = image * shape_.in_channels * shape_.height * shape_.width + (group * channels + within) * plane;
+        const char* from = static_cast<const char*>(input.data) + at * size;
         Padding how = whole;
         how.first = first;
         how.end = end;
@@ -246,9 +257,9 @@ void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, c
            plan.run_starts.data() + tile.first_vector, plan.runs.data());
 }
 
-void Convolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
+void Convolution::run(int64_t images, const View& input, Finish finish, Order written, Work& work) const {
     const int64_t cycles = shape_.macs() * images / 64;
-    const Geometry& plan = geometry(images, work.threads(cycles));
+    const Geometry& plan = geometry(images, work.threads(cycles), input.order, written);
     const VectorKernels& kernels = vectors(images);
     const int64_t own = own_bytes(plan, kernels);
     for (Buffer& buffer : work.own) buffer.reserve(own);
@@ -257,7 +268,7 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Work& wo
     const std::vector<int32_t> none(integer_ && input.type != Type::uint8 ? size_t(shape_.out_channels) : 0);
     finish.correction = !integer_ ? nullptr : input.type == Type::uint8 ? corrections_.data() : none.data();
     finish.factor = integer_ ? input.scale : 1.0f;
-    finish.filter_stride = shape_.out_height() * shape_.out_width();
+    finish.filter_stride = written == Order::rows ? shape_.out_width() : shape_.out_height() * shape_.out_width();
     const char* planes;
     {
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);

@@ -21,6 +21,7 @@ struct View {
     Type type;
     float scale;
     bool margins;  // whether the memory around it may be read, Geometry::kSlack elements on either side
+    Order order;
 };
 
 // A weight of a filter's row of bits.
@@ -28,8 +29,6 @@ inline bool bit_at(const uint8_t* row, int64_t index) { return (row[index / 8] >
 
 class Convolution {
   public:
-    static constexpr Order kReads = Order::planes, kWrites = Order::planes;
-
     // Binary weights are rows of whole bytes, one row a filter, (channel, y, x) within, least significant bit first;
     // float weights are (filter, channel, y, x). `integer` says that the input has 8 bits and sums are to be integers.
     static Convolution binary(const ConvolutionShape& shape, const uint8_t* bits, bool integer, const Kernels& kernels);
@@ -37,15 +36,19 @@ class Convolution {
 
     const ConvolutionShape& shape() const { return shape_; }
 
-    // `finish` needs no correction, factor or filter_stride from the caller.
-    void run(int64_t images, const View& input, Finish finish, Work& work) const;
+    // Whether rows are as good as planes to read.
+    bool reads_rows() const;
+
+    // `finish` needs no correction, factor or filter_stride from the caller. The input's order and the output's are those
+    // of the first run ever after.
+    void run(int64_t images, const View& input, Finish finish, Order written, Work& work) const;
 
     int64_t weight_bytes() const;
 
   private:
     Convolution(const ConvolutionShape& shape, bool integer, const Kernels& kernels);
 
-    const Geometry& geometry(int64_t images, int threads) const;
+    const Geometry& geometry(int64_t images, int threads, Order read, Order written) const;
     // Scratch of one thread and of all together, in bytes.
     int64_t own_bytes(const Geometry& geometry, const VectorKernels& vectors) const;
     int64_t shared_bytes(const Geometry& geometry) const;

@@ -59,7 +59,7 @@ bool Dense::run_many_rows(int64_t rows, const View& input, const Finish& finish,
                                                  ? Convolution::binary(shape, bits_.data(), integer, *kernels_)
                                                  : Convolution::real(shape, weights_.data(), *kernels_));
     };
-    convolutions_->get(integer, make).run(rows, input, finish, work);
+    convolutions_->get(integer, make).run(rows, input, finish, Order::planes, work);
     return true;
 }
 

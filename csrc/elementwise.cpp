@@ -20,10 +20,10 @@ const float* read(const Kernels& kernels, const Data& from, int64_t first, int64
     return line;
 }
 
-// Runs body(begin, end) over pieces of `planes` channels, on all threads where there is work for them.
+// Calls body(plane) for all of them, each with so many numbers of some bytes, on all threads where there is work for them.
 template <class Body>
-void each_plane(Work& work, int64_t planes, int64_t plane, const Body& body) {
-    const int64_t cycles = planes * plane / 8, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
+void each_plane(Work& work, int64_t planes, int64_t plane, int64_t bytes, const Body& body) {
+    const int64_t cycles = planes * plane * bytes / 5, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
     work.each(pieces, cycles, [&](int64_t piece, int) {
         for (int64_t i = planes * piece / pieces; i < planes * (piece + 1) / pieces; ++i) body(i);
     });
@@ -49,7 +49,7 @@ class AffineOperation : public Operation {
     AffineOperation(std::vector<float> scale, std::vector<float> bias, bool relu, Order order, const Kernels& kernels)
         : scale_(std::move(scale)), bias_(std::move(bias)), relu_(relu), order_(order), kernels_(kernels) {}
 
-    Order reads() const override { return order_; }
+    Order reads(size_t, Order) const override { return order_; }
 
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const Shape& shape = output.value->shape;
@@ -57,7 +57,7 @@ class AffineOperation : public Operation {
         const int64_t channels = shape.channels;
         // The channels of a pixel, or of a vector, side by side.
         if ((order_ == Order::pixels || shape.plane() == 1) && !scale_.empty()) {
-            return each_plane(work, examples * shape.plane(), channels, [&](int64_t pixel) {
+            return each_plane(work, examples * shape.plane(), channels, output.element(), [&](int64_t pixel) {
                 each_line(kernels_, pixel * channels, channels, output, [&](int64_t at, int64_t count, float* to) {
                     alignas(64) float line[kLine];
                     const int64_t first = at - pixel * channels;
@@ -66,10 +66,12 @@ class AffineOperation : public Operation {
                 });
             });
         }
-        each_plane(work, examples * channels, shape.plane(), [&](int64_t index) {
+        // Planes, or the rows of each.
+        const int64_t length = order_ == Order::rows ? shape.width : shape.plane();
+        each_plane(work, examples * shape.count() / length, length, output.element(), [&](int64_t index) {
             const float scale = scale_.empty() ? 1.0f : scale_[size_t(index % channels)];
             const float bias = bias_.empty() ? 0.0f : bias_[size_t(index % channels)];
-            each_line(kernels_, index * shape.plane(), shape.plane(), output, [&](int64_t at, int64_t count, float* to) {
+            each_line(kernels_, index * length, length, output, [&](int64_t at, int64_t count, float* to) {
                 alignas(64) float line[kLine];
                 kernels_.affine(read(kernels_, inputs[0], at, count, line), scale, bias, relu_, to, count);
             });
@@ -87,12 +89,12 @@ class AddOperation : public Operation {
   public:
     AddOperation(bool relu, Order order, const Kernels& kernels) : relu_(relu), order_(order), kernels_(kernels) {}
 
-    Order reads() const override { return order_; }
+    Order reads(size_t, Order) const override { return order_; }
 
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const Shape& shape = output.value->shape;
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-        each_plane(work, examples, shape.count(), [&](int64_t example) {
+        each_plane(work, examples, shape.count(), output.element(), [&](int64_t example) {
             each_line(kernels_, example * shape.count(), shape.count(), output,
                       [&](int64_t at, int64_t count, float* to) {
                           alignas(64) float left[kLine], right[kLine];
@@ -114,28 +116,27 @@ class JoinOperation : public Operation {
     JoinOperation(int64_t before, Order order, const Kernels& kernels)
         : before_(before), order_(order), kernels_(kernels) {}
 
-    Order reads() const override { return order_; }
+    Order reads(size_t, Order) const override { return order_; }
 
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const Shape& shape = output.value->shape;
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-        each_plane(work, examples, shape.count(), [&](int64_t example) {
-            // The channels of an image, or those of each of its pixels.
-            const int64_t pieces = order_ == Order::pixels ? shape.plane() : 1, length = shape.plane() / pieces;
-            for (int64_t piece = example * pieces; piece < (example + 1) * pieces; ++piece) {
-                int64_t at = piece * shape.channels * length;
-                const auto zeros = [&](int64_t count) {
-                    if (count > 0) std::memset(output.at(at), 0, size_t(count * output.element()));
-                    at += count;
-                };
-                zeros(before_ * length);
-                for (const Data& input : inputs) {
-                    const int64_t count = input.value->shape.count() / pieces;
-                    copy(input, piece * count, count, output, at);
-                    at += count;
-                }
-                zeros((piece + 1) * shape.channels * length - at);
+        // The channels of an image, or those of each of its rows or pixels.
+        const int64_t pieces = order_ == Order::pixels ? shape.plane() : order_ == Order::rows ? shape.height : 1;
+        const int64_t length = shape.plane() / pieces;
+        each_plane(work, examples * pieces, shape.channels * length, output.element(), [&](int64_t piece) {
+            int64_t at = piece * shape.channels * length;
+            const auto zeros = [&](int64_t count) {
+                if (count > 0) std::memset(output.at(at), 0, size_t(count * output.element()));
+                at += count;
+            };
+            zeros(before_ * length);
+            for (const Data& input : inputs) {
+                const int64_t count = input.value->shape.count() / pieces;
+                copy(input, piece * count, count, output, at);
+                at += count;
             }
+            zeros((piece + 1) * shape.channels * length - at);
         });
     }
 

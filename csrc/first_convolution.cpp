@@ -50,7 +50,7 @@ void FirstConvolution::run(int64_t images, const View& input, Finish finish, Wor
     {
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
         const int32_t only[] = {0};
-        const Padding how{input.type, input.scale, 0, shape_.height, shape_.width, shape_.top, shape_.left,
+        const Padding how{input.type, input.scale, 0, shape_.height, shape_.width, shape_.width, shape_.top, shape_.left,
                           shape_.seen_height(), pitch, 0, shape_.seen_height(), 1, only, 1};
         for (int64_t plane = 0; plane < images * shape_.in_channels; ++plane) {
             const int64_t at = plane * shape_.height * shape_.width * bytes_of(input.type);

@@ -113,8 +113,17 @@ bool Geometry::suits_plain(const ConvolutionShape& shape, int64_t images, int la
            double(images) * double(shape.in_channels) * double(shape.height * shape.width) < double(1 << 30);
 }
 
-PlaneLayout::PlaneLayout(const ConvolutionShape& shape, int64_t images, bool plain_, int64_t width, int64_t channels)
+// Vectors must lie within rows, or be two rows.
+bool Geometry::suits_rows(const ConvolutionShape& shape, int lanes) {
+    constexpr int64_t most_images = 64;
+    const int64_t width = shape.out_width();
+    return (width % lanes == 0 || (2 * width == lanes && shape.out_height() % 2 == 0)) && suits_plain(shape, most_images, lanes);
+}
+
+PlaneLayout::PlaneLayout(const ConvolutionShape& shape, int64_t images, bool plain_, Order order_, int64_t width,
+                         int64_t channels)
     : plain(plain_),
+      order(order_),
       stride(plain_ ? shape.stride_width : 1),
       plane_of_remainder(size_t(shape.stride_width), -1),
       planes(0) {
@@ -124,9 +133,10 @@ PlaneLayout::PlaneLayout(const ConvolutionShape& shape, int64_t images, bool pla
     }
     if (plain) {
         rows = shape.height;
-        pitch = shape.width;
-        channel_stride = checked_product(rows, pitch, "an image");
-        image_stride = checked_product(channel_stride, shape.in_channels, "an image");
+        const int64_t plane = checked_product(rows, shape.width, "an image");
+        pitch = order == Order::rows ? shape.in_channels * shape.width : shape.width;
+        channel_stride = order == Order::rows ? shape.width : plane;
+        image_stride = checked_product(plane, shape.in_channels, "an image");
         elements = checked_product(image_stride, images, "an image");
     } else {
         rows = shape.seen_height();
@@ -140,14 +150,14 @@ PlaneLayout::PlaneLayout(const ConvolutionShape& shape, int64_t images, bool pla
 }
 
 Geometry::Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs,
-                   int threads, bool plain_)
+                   int threads, bool plain_, Order read, Order written)
     : Geometry(shape,
                Grid{images, shape.out_height(), plain_ ? shape.out_width() : grid_width(shape, images, lanes, costs), lanes},
-               vector_bytes, costs, threads, plain_) {}
+               vector_bytes, costs, threads, plain_, read, written) {}
 
 Geometry::Geometry(const ConvolutionShape& shape, const Grid& grid, int vector_bytes, const Costs& costs, int threads,
-                   bool plain_)
-    : PlaneLayout(shape, grid.images, plain_, grid.width, costs.channels), vectors(grid.vectors()), slots(0) {
+                   bool plain_, Order read, Order written)
+    : PlaneLayout(shape, grid.images, plain_, read, grid.width, costs.channels), vectors(grid.vectors()), slots(0) {
     const Planner planner(shape, *this, grid);
     pieces = stride == 2 ? 2 : grid.lanes / planner.piece_length();
     const Choice choice = choose(planner, shape, pieces, vector_bytes, costs, threads);
@@ -161,7 +171,7 @@ Geometry::Geometry(const ConvolutionShape& shape, const Grid& grid, int vector_b
         }
     }
     add_tiles(planner, int64_t(costs.slot_vectors) * vector_bytes);
-    add_runs(shape, grid);
+    add_runs(shape, grid, written);
 }
 
 void Geometry::add_tiles(const Planner& planner, int64_t slot_bytes) {
@@ -215,14 +225,15 @@ Pattern Geometry::pattern(const Planner& planner, int64_t first, int64_t count, 
     return made;
 }
 
-void Geometry::add_runs(const ConvolutionShape& shape, const Grid& grid) {
+void Geometry::add_runs(const ConvolutionShape& shape, const Grid& grid, Order written) {
     const int64_t width = shape.out_width(), plane = shape.out_height() * width;
+    const int64_t row_stride = written == Order::rows ? shape.out_channels * width : width;
     for (int64_t vector = 0; vector < vectors; ++vector) {
         run_starts.push_back(int32_t(runs.size()));
         for (int lane = 0; lane < grid.lanes; ++lane) {
             const auto [image, row, column] = grid.pixel(vector, lane);
             if (column >= width || !grid.valid(vector, lane)) continue;
-            const int64_t pixel = image * shape.out_channels * plane + row * width + column;
+            const int64_t pixel = image * shape.out_channels * plane + row * row_stride + column;
             add_run(runs, run_starts.back(), {lane, 1, pixel});
         }
     }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "value.h"
 
 namespace signwise {
 
@@ -78,12 +79,13 @@ int64_t part_of_filters(const ConvolutionShape& shape, int64_t parts);
 void add_run(std::vector<Run>& runs, int32_t first, const Run& added);
 
 // How the planes lie that sources are read from, padded ones: [channel][image][remainder of the column][row][column], or the
-// input's own, `plain`: [image][channel][row][column].
+// input's own, `plain`: [image][channel][row][column] or [image][row][channel][column].
 struct PlaneLayout {
     // Rows of padded planes have room for `width` output pixels, and there are zeros up to a multiple of `channels`.
-    PlaneLayout(const ConvolutionShape& shape, int64_t images, bool plain, int64_t width, int64_t channels);
+    PlaneLayout(const ConvolutionShape& shape, int64_t images, bool plain, Order order, int64_t width, int64_t channels);
 
     bool plain;
+    Order order;     // of plain planes
     int64_t stride;  // from one lane of a source to the next: 2 where every second pixel of plain planes is read
     int64_t rows, pitch, image_stride, channel_stride, elements;
     std::vector<int32_t> plane_of_remainder;  // -1 where no tap reads such columns
@@ -97,12 +99,13 @@ struct Grid;
 struct Planner;
 
 struct Geometry : PlaneLayout {
-    // `threads` share the work; `plain` needs a shape that suits.
+    // `threads` share the work; `plain` needs a shape that suits, and so do rows. Those of the output are free.
     Geometry(const ConvolutionShape& shape, int64_t images, int lanes, int vector_bytes, const Costs& costs, int threads,
-             bool plain);
+             bool plain, Order read, Order written);
 
-    // Whether the planes may be the input's own.
+    // Whether the planes may be the input's own, and whether they may in rows, for any number of images.
     static bool suits_plain(const ConvolutionShape& shape, int64_t images, int lanes);
+    static bool suits_rows(const ConvolutionShape& shape, int lanes);
 
     int64_t pieces;             // a source is this many runs of neighbours
     int64_t vectors;            // in all images
@@ -119,10 +122,11 @@ struct Geometry : PlaneLayout {
     std::vector<Run> runs;
 
   private:
-    Geometry(const ConvolutionShape& shape, const Grid& grid, int vector_bytes, const Costs& costs, int threads, bool plain);
+    Geometry(const ConvolutionShape& shape, const Grid& grid, int vector_bytes, const Costs& costs, int threads, bool plain,
+             Order read, Order written);
     void add_tiles(const Planner& planner, int64_t slot_bytes);
     Pattern pattern(const Planner& planner, int64_t first, int64_t count, int64_t slot_bytes) const;
-    void add_runs(const ConvolutionShape& shape, const Grid& grid);
+    void add_runs(const ConvolutionShape& shape, const Grid& grid, Order written);
 };
 
 }  // namespace signwise

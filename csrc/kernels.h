@@ -58,6 +58,7 @@ struct Padding {
     float scale;              // for float planes: x = scale * q
     int32_t zero;             // for int planes: q - zero is stored, and -zero in the padding
     int64_t height, width;    // of the image
+    int64_t from_pitch;       // elements from one row of the image to the next
     int64_t top, left;
     int64_t rows, pitch;      // of a plane
     int64_t first, end;       // the rows of a plane that are to be written
@@ -81,7 +82,7 @@ struct Window {
 
 // Vectors of input pixels. A source consists of `pieces` runs of equal length at offsets[source * pieces + piece] of every
 // plane, or with a stride of 2 of every second pixel of two such runs, each a vector long. Lanes that its mask leaves out
-// hold what is beyond the border.
+// hold what is beyond the border; sources of more than two pieces have none.
 struct Sources {
     const int32_t* offsets;
     const int32_t* slots;      // where each goes

@@ -39,7 +39,7 @@ struct Epilogue {
 
 static_assert(kMargin >= Geometry::kSlack * int64_t(sizeof(float)), "a layer reads so far beyond its input");
 
-View view(const Data& input) { return {input.data, input.value->type, input.value->scale, input.margins}; }
+View view(const Data& input) { return {input.data, input.value->type, input.value->scale, input.margins, input.value->order}; }
 
 void check_layer(const signwise_operation& described, const std::vector<Value>& inputs, const Value& output,
                  int64_t terms) {
@@ -60,11 +60,34 @@ class LayerOperation : public Operation {
         layer_.run(examples, view(inputs[0]), epilogue_.finish(inputs, output), work);
     }
     int64_t weight_bytes() const override { return layer_.weight_bytes(); }
-    Order reads() const override { return Layer::kReads; }
+    Order reads(size_t, Order) const override { return Layer::kReads; }
 
   private:
     Layer layer_;
     Epilogue epilogue_;
+};
+
+// Reads rows where they come and it can.
+class ConvolutionOperation : public Operation {
+  public:
+    ConvolutionOperation(Convolution layer, Epilogue epilogue, Order came)
+        : layer_(std::move(layer)),
+          epilogue_(std::move(epilogue)),
+          read_(came == Order::rows && layer_.reads_rows() ? Order::rows : Order::planes) {}
+    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
+        View input = view(inputs[0]);
+        input.order = read_;
+        layer_.run(examples, input, epilogue_.finish(inputs, output), output.value->order, work);
+    }
+    int64_t weight_bytes() const override { return layer_.weight_bytes(); }
+    // A residual lies as the result does.
+    Order reads(size_t input, Order written) const override { return input == 0 ? read_ : written; }
+    bool writes(Order order) const override { return order != Order::pixels; }
+
+  private:
+    Convolution layer_;
+    Epilogue epilogue_;
+    Order read_;
 };
 
 template <class Layer>
@@ -113,7 +136,8 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
         if (inputs.size() == 1 && FirstConvolution::suits(shape, output, kernels)) {
             return make_layer(FirstConvolution(shape, weights, kernels), std::move(epilogue), output);
         }
-        return make_layer(Convolution::real(shape, weights, kernels), std::move(epilogue), output);
+        return std::make_unique<ConvolutionOperation>(Convolution::real(shape, weights, kernels), std::move(epilogue),
+                                                      inputs[0].order);
     }
     const uint8_t* bits = static_cast<const uint8_t*>(described.weight);
     const bool integer = inputs[0].type != Type::float32;
@@ -123,7 +147,8 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
     if (integer && ByteConvolution::suits(shape, kernels)) {
         return make_layer(ByteConvolution(shape, bits, kernels), std::move(epilogue), output);
     }
-    return make_layer(Convolution::binary(shape, bits, integer, kernels), std::move(epilogue), output);
+    return std::make_unique<ConvolutionOperation>(Convolution::binary(shape, bits, integer, kernels), std::move(epilogue),
+                                                  inputs[0].order);
 }
 
 std::unique_ptr<Operation> make_dense(const signwise_operation& described, const std::vector<Value>& inputs,

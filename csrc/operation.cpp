@@ -25,8 +25,10 @@ std::vector<float> copy_channels(const float* from, int64_t count, int64_t chann
 }
 
 Order common_order(const std::vector<Value>& inputs) {
-    for (const Value& input : inputs) {
-        if (input.order == Order::pixels) return Order::pixels;
+    for (const Order order : {Order::pixels, Order::rows}) {
+        for (const Value& input : inputs) {
+            if (input.order == order) return order;
+        }
     }
     return Order::planes;
 }

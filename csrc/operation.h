@@ -19,8 +19,10 @@ class Operation {
     // `inputs` and `output` hold `examples` examples each, one after the other.
     virtual void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const = 0;
     virtual int64_t weight_bytes() const { return 0; }
-    // The order in which images must come. What comes out is in the order of the output's value.
-    virtual Order reads() const { return Order::planes; }
+    // The order in which the images of an input must come, given that of the result. The latter is the one that the output's
+    // value was made with, or another that the operation writes, too.
+    virtual Order reads(size_t, Order) const { return Order::planes; }
+    virtual bool writes(Order) const { return false; }
     // True where the result is the input's memory seen in another shape.
     virtual bool alias() const { return false; }
 };
@@ -29,7 +31,7 @@ class Operation {
 std::unique_ptr<Operation> make_operation(const signwise_operation& described, const std::vector<Value>& inputs,
                                           Value& output, const Kernels& kernels);
 
-// Brings images from one order to the other.
+// Brings images from one order to another.
 std::unique_ptr<Operation> make_reorder(const Kernels& kernels);
 
 // The kinds, by file: layers.cpp, elementwise.cpp, pooling.cpp.
@@ -52,7 +54,7 @@ void require(bool condition, const char* message);
 void check_size(int64_t value, int64_t least, int64_t most, const char* what);
 std::vector<float> copy_channels(const float* from, int64_t count, int64_t channels, const char* what);
 
-// The order for operations that work in either: that of any image which is kept by pixels.
+// The order for operations that work in any: that of an image which is kept by pixels, or else by rows.
 Order common_order(const std::vector<Value>& inputs);
 
 // Output size of a window that slides over `size` pixels.

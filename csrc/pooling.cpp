@@ -9,8 +9,9 @@ namespace {
 
 class PoolOperation : public Operation {
   public:
-    PoolOperation(const Window& window, bool count_padding, const Value& input, const Value& output, const Kernels& kernels)
-        : window_(window), order_(output.order), kernels_(kernels) {
+    PoolOperation(const Window& window, bool count_padding, Order order, const Value& input, const Value& output,
+                  const Kernels& kernels)
+        : window_(window), order_(order), kernels_(kernels) {
         if (window.maximum) {
             in_bytes_ = input.type != Type::float32 && input.type == output.type && input.scale == output.scale;
             return;
@@ -29,12 +30,21 @@ class PoolOperation : public Operation {
                     most * highest_of(input.type) <= highest_of(Type::uint8) && output.scale == input.scale / most;
     }
 
-    Order reads() const override { return order_; }
+    // Whether the windows of a row are those of one long row of all channels.
+    static bool suits_rows(const Window& window) {
+        return window.kernel[0] == 2 && window.kernel[1] == 2 && window.stride[0] == 2 && window.stride[1] == 2 &&
+               window.top == 0 && window.left == 0 && 2 * window.out_height <= window.height &&
+               2 * window.out_width == window.width;
+    }
+
+    Order reads(size_t, Order) const override { return order_; }
+    bool writes(Order order) const override { return order_ == Order::rows && order != Order::pixels; }
 
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
         if (order_ == Order::planes) return run_planes(examples, inputs[0], output, work);
-        in_bytes_ ? run_bytes(examples, inputs[0], output, work) : run_rows(examples, inputs[0], output, work);
+        if (order_ == Order::rows) return run_rows(examples, inputs[0], output, work);
+        in_bytes_ ? run_bytes(examples, inputs[0], output, work) : run_pixels(examples, inputs[0], output, work);
     }
 
   private:
@@ -62,8 +72,42 @@ class PoolOperation : public Operation {
         });
     }
 
-    // Images that are kept by pixels, a row of answers at a time.
+    // Images that are kept by rows, to rows or planes.
     void run_rows(int64_t examples, const Data& input, const Data& output, Work& work) const {
+        const Value &in = *input.value, &out = *output.value;
+        const int64_t channels = in.shape.channels, width = window_.out_width, answers = channels * width;
+        for (Buffer& buffer : work.own) buffer.reserve(5 * answers * 4);
+        const int64_t rows = examples * window_.out_height;
+        Window pair = window_;
+        pair.height = 2;
+        pair.width = 2 * answers;
+        pair.out_height = 1;
+        pair.out_width = answers;
+        work.each(rows, 3 * rows * answers, [&](int64_t index, int thread) {
+            const int64_t image = index / window_.out_height, row = index % window_.out_height;
+            float* scratch = reinterpret_cast<float*>(work.own[size_t(thread)].data());
+            const char* data = input.at((image * window_.height + 2 * row) * pair.width);
+            const float* two = reinterpret_cast<const float*>(data);
+            if (in.type != Type::float32) {
+                kernels_.to_float(data, in.type, in.scale, scratch + answers, 2 * pair.width);
+                two = scratch + answers;
+            }
+            char* to = output.at(index * answers);  // in rows
+            const bool direct = out.order == Order::rows && out.type == Type::float32;
+            float* answer = direct ? reinterpret_cast<float*>(to) : scratch;
+            kernels_.pool(pair, two, nullptr, answer);
+            if (!window_.maximum) kernels_.affine(answer, shares_[0], 0.0f, false, answer, answers);
+            if (direct) return;
+            if (out.order == Order::rows) return kernels_.from_float(answer, out.type, out.scale, to, answers);
+            for (int64_t channel = 0; channel < channels; ++channel) {
+                const int64_t at = ((image * channels + channel) * window_.out_height + row) * width;
+                kernels_.from_float(answer + channel * width, out.type, out.scale, output.at(at), width);
+            }
+        });
+    }
+
+    // Images that are kept by pixels, a row of answers at a time.
+    void run_pixels(int64_t examples, const Data& input, const Data& output, Work& work) const {
         const Value &in = *input.value, &out = *output.value;
         const int64_t channels = in.shape.channels, answers = window_.out_width * channels;
         for (Buffer& buffer : work.own) buffer.reserve((answers + window_.out_width) * 4);
@@ -120,7 +164,7 @@ class GlobalPoolOperation : public Operation {
   public:
     GlobalPoolOperation(Order order, const Kernels& kernels) : order_(order), kernels_(kernels) {}
 
-    Order reads() const override { return order_; }
+    Order reads(size_t, Order) const override { return order_; }
 
     void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
         const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
@@ -177,15 +221,18 @@ std::unique_ptr<Operation> make_pool(const signwise_operation& described, const 
                         width,
                         round_up(reach, described.stride[1]),
                         described.kind == SIGNWISE_MAXPOOL};
-    output.order = common_order(inputs);
-    return std::make_unique<PoolOperation>(window, described.count_include_pad != 0, inputs[0], output, kernels);
+    Order order = common_order(inputs);
+    if (order == Order::rows && !PoolOperation::suits_rows(window)) order = Order::planes;
+    output.order = order;
+    return std::make_unique<PoolOperation>(window, described.count_include_pad != 0, order, inputs[0], output, kernels);
 }
 
 std::unique_ptr<Operation> make_global_pool(const signwise_operation&, const std::vector<Value>& inputs,
                                             Value& output, const Kernels& kernels) {
     require(inputs.size() == 1 && inputs[0].shape.rank == 3, "a global pool reads one image");
     output.shape = {1, inputs[0].shape.channels, 1, 1};
-    return std::make_unique<GlobalPoolOperation>(common_order(inputs), kernels);
+    const Order order = common_order(inputs) == Order::pixels ? Order::pixels : Order::planes;
+    return std::make_unique<GlobalPoolOperation>(order, kernels);
 }
 
 }  // namespace signwise

@@ -40,7 +40,7 @@ std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<
 
 Program::Program(const Shape& input, int threads, const Kernels& kernels) : kernels_(kernels), threads_(threads) {
     values_.push_back({input});
-    reordered_.push_back(-1);
+    read_.push_back(true);
     storage_.push_back(0);
 }
 
@@ -48,23 +48,35 @@ int32_t Program::append(Step step, const Value& output) {
     const int32_t number = int32_t(values_.size());
     storage_.push_back(step.operation->alias() ? storage_[size_t(step.inputs[0])] : number);
     values_.push_back(output);
-    reordered_.push_back(-1);
+    read_.push_back(false);
     steps_.push_back(std::move(step));
     return number;
 }
 
+bool Program::suits_rows(const Value& value) const {
+    const int64_t lanes = kernels_.vectors[0].bytes / (value.type == Type::float32 ? 4 : 2);
+    const Shape& shape = value.shape;
+    return threads_ > 1 && (shape.width % lanes == 0 || (2 * shape.width == lanes && shape.height % 2 == 0));
+}
+
 int32_t Program::in_order(int32_t value, Order order, int64_t described) {
-    const Value& kept = values_[size_t(value)];
-    const bool same = kept.shape.channels == 1 || kept.shape.plane() == 1;  // in both orders
-    if (kept.order == order || same) return value;
-    if (reordered_[size_t(value)] < 0) {
+    Value& kept = values_[size_t(value)];
+    // A second input, a residual, lies as the result does, and is not to be brought into yet another order.
+    const bool free = !read_[size_t(value)] && steps_[size_t(value - 1)].inputs.size() == 1 &&
+                      steps_[size_t(value - 1)].operation->writes(order);
+    read_[size_t(value)] = true;
+    if (same_in(kept.shape, kept.order, order)) return value;
+    if (free) {
+        kept.order = order;
+        return value;
+    }
+    const auto [found, added] = reordered_.emplace(std::make_pair(value, order), int32_t(values_.size()));
+    if (added) {
         Value output = kept;
         output.order = order;
-        const int32_t made = append({make_reorder(kernels_), {value}, described}, output);
-        reordered_[size_t(value)] = made;
-        reordered_[size_t(made)] = value;
+        append({make_reorder(kernels_), {value}, described}, output);
     }
-    return reordered_[size_t(value)];
+    return found->second;
 }
 
 void Program::add(const signwise_operation& described) {
@@ -82,7 +94,11 @@ void Program::add(const signwise_operation& described) {
     }
     Value output{};
     std::unique_ptr<Operation> operation = make_operation(described, inputs, output, kernels_);
-    for (int32_t& number : numbers) number = in_order(number, operation->reads(), operation_count());
+    const Order wanted = suits_rows(output) ? Order::rows : Order::planes;
+    if (operation->writes(wanted)) output.order = wanted;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = in_order(numbers[i], operation->reads(i, output.order), operation_count());
+    }
     described_.push_back(append({std::move(operation), std::move(numbers), operation_count()}, output));
 }
 

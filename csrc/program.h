@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "operation.h"
@@ -43,7 +45,10 @@ class Program {
     };
 
     int32_t append(Step step, const Value& output);
-    // The same value in this order, for this operation brought into it where it must be.
+    // Whether threads had best share a value by rows, and the next convolution can read it so.
+    bool suits_rows(const Value& value) const;
+    // The same value in this order, for this operation brought into it where it must be. One that nobody reads yet is
+    // written so from the beginning, if that is possible.
     int32_t in_order(int32_t value, Order order, int64_t described);
 
     // What one call needs for itself; kept for the next one.
@@ -60,7 +65,8 @@ class Program {
     const Kernels& kernels_;
     std::vector<int32_t> described_{0};   // the values that callers count: the input, and one for each operation of theirs
     std::vector<Value> values_;           // those, and some in another order
-    std::vector<int32_t> reordered_;      // for each, the same in the other order, or -1
+    std::vector<bool> read_;              // whether somebody reads it, in its order
+    std::map<std::pair<int32_t, Order>, int32_t> reordered_;  // a value in another order
     std::vector<Step> steps_;
     int32_t output_ = -1;
     std::vector<int32_t> storage_;   // the value whose memory each value uses: its own, or that of what it is a view of

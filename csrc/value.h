@@ -20,8 +20,17 @@ struct Shape {
     }
 };
 
-// How the numbers of an image follow each other: one channel after the other, or one pixel after the other.
-enum class Order { planes, pixels };
+// How the numbers of an image follow each other: one channel after the other, one row after the other with all channels of a
+// row one after the other, or one pixel after the other. Threads that divide the rows of an image among them then write to
+// pages of their own.
+enum class Order { planes, rows, pixels };
+
+// Whether an image is the same in two orders.
+inline bool same_in(const Shape& shape, Order one, Order other) {
+    if (one == other || shape.channels == 1 || shape.plane() == 1) return true;
+    const bool in_rows = one == Order::rows || other == Order::rows;
+    return in_rows && (one == Order::pixels || other == Order::pixels ? shape.width : shape.height) == 1;
+}
 
 struct Value {
     Shape shape;

@@ -91,8 +91,8 @@ void pad_rows(const Padding& how, const From* from, To* to, To padding, Convert 
     for (int32_t i = 0; i < how.plane_count; ++i) {
         for (int64_t at = how.first * how.pitch; at < how.end * how.pitch; ++at) to[i * plane + at] = padding;
     }
-    from += how.first_y() * how.width;
-    for (int64_t y = how.first_y(); y < how.end_y(); ++y, from += how.width) {
+    from += how.first_y() * how.from_pitch;
+    for (int64_t y = how.first_y(); y < how.end_y(); ++y, from += how.from_pitch) {
         To* row = to + (y + how.top) * how.pitch;
         if (how.stride == 1) {
             const int64_t room = how.pitch - how.left;

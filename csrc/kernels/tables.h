@@ -58,21 +58,30 @@ inline void build_table(const Vector<T, Bytes> (&x)[kGroup], T* table) {
     }
 }
 
-// The same from runs of neighbours or of every second pixel: nearly all there is.
-template <class T, int Bytes, int Stride>
+// What a source is made of.
+enum class Runs { one, halves, every_second };
+
+// The same from one or two runs of neighbours, or from every second pixel of two: nearly all there is.
+template <class T, int Bytes, Runs Kind>
 void build_from_runs(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* tables) {
     using V = Vector<T, Bytes>;
     using Bits = Vector<uint8_t, Bytes>;
     constexpr int lanes = Bytes / int(sizeof(T));
     for (int64_t i = 0; i < sources.count; ++i) {
-        const int32_t* offsets = sources.offsets + i * Stride;
+        const int32_t* offsets = sources.offsets + i * (Kind == Runs::one ? 1 : 2);
         V x[kGroup];
         SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
             x[j] = V{};
             if (j >= channels) continue;
             const T* plane = planes + j * channel_stride;
-            x[j] = load<T, Bytes>(plane + offsets[0]);
-            if constexpr (Stride == 2) x[j] = even_lanes<T, Bytes>(x[j], load<T, Bytes>(plane + offsets[1]));
+            if constexpr (Kind == Runs::halves) {
+                x[j] = load_halves<T, Bytes>(plane + offsets[0], plane + offsets[1]);
+            } else {
+                x[j] = load<T, Bytes>(plane + offsets[0]);
+            }
+            if constexpr (Kind == Runs::every_second) {
+                x[j] = even_lanes<T, Bytes>(x[j], load<T, Bytes>(plane + offsets[1]));
+            }
         }
         if (sources.masks[i] != 0) {
             const Bits mask = load<uint8_t, Bytes>(sources.all_masks + sources.masks[i] * Bytes);
@@ -88,8 +97,10 @@ void build_from_runs(const T* planes, int64_t channel_stride, int64_t channels, 
 template <class T, int Bytes>
 void build(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* stage,
            T* tables) {
-    if (sources.stride == 2 || sources.pieces == 1) {
-        const auto kernel = sources.stride == 2 ? build_from_runs<T, Bytes, 2> : build_from_runs<T, Bytes, 1>;
+    if (sources.pieces <= 2) {
+        const auto kernel = sources.stride == 2   ? build_from_runs<T, Bytes, Runs::every_second>
+                            : sources.pieces == 2 ? build_from_runs<T, Bytes, Runs::halves>
+                                                  : build_from_runs<T, Bytes, Runs::one>;
         return kernel(planes, channel_stride, channels, sources, border, tables);
     }
     using V = Vector<T, Bytes>;

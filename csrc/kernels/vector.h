@@ -41,5 +41,18 @@ inline Vector<T, Bytes> even_lanes(Vector<T, Bytes> low, Vector<T, Bytes> high) 
     return even_lanes(low, high, std::make_integer_sequence<int, Bytes / int(sizeof(T))>{});
 }
 
+// A vector from two halves.
+template <class V, class Half, int... Lane>
+inline V joined(Half low, Half high, std::integer_sequence<int, Lane...>) {
+    return __builtin_shufflevector(low, high, Lane...);
+}
+
+template <class T, int Bytes>
+inline Vector<T, Bytes> load_halves(const T* low, const T* high) {
+    using Half = Vector<T, Bytes / 2>;
+    return joined<Vector<T, Bytes>, Half>(load<T, Bytes / 2>(low), load<T, Bytes / 2>(high),
+                                          std::make_integer_sequence<int, Bytes / int(sizeof(T))>{});
+}
+
 }  // namespace
 }  // namespace signwise

@@ -38,7 +38,7 @@ Layer random_layer() {
         layer.channels = layer.groups * (wide ? number(22, 70) : number(1, 17));
         layer.filters = layer.groups * number(1, 50);
         layer.height = number(1, 12);
-        layer.width = number(1, 24);
+        layer.width = number(0, 2) == 0 ? 8 * number(1, 4) : number(1, 24);  // whole vectors, or not
         const bool usual = number(0, 2) == 0;  // 3x3, and the output as large as the input, or half as large
         const int64_t usual_stride = number(1, 2);
         for (int axis = 0; axis < 2; ++axis) {
@@ -98,18 +98,27 @@ bool test(const Layer& layer) {
     const std::unique_ptr<signwise_program, decltype(&signwise_free)> program(
         signwise_create(shape, 3, int32_t(number(1, 3))), signwise_free);
     check(program ? SIGNWISE_OK : SIGNWISE_ERROR);
-    // The input is read as float32, or rounded to bytes first; its values are whole numbers, so either is exact.
-    const int32_t input = 0, rounded = 1;
+    // The input is read as float32, or rounded to bytes first; its values are whole numbers, so either is exact. A
+    // convolution that only copies it, with weights of 1, may keep it in rows.
+    const int32_t input = 0, rounded = 1, result = 2;
     signwise_operation round{};
-    round.kind = SIGNWISE_AFFINE;
+    round.kind = number(0, 1) == 0 ? SIGNWISE_AFFINE : SIGNWISE_CONV;
     round.input_count = 1;
     round.inputs = &input;
     round.out_type = int32_t(type);
     round.out_scale = 1;
-    const std::vector<float> ones(size_t(layer.channels), 1.0f), zeros(size_t(layer.channels), 0.0f);
-    round.scale = ones.data();
-    round.bias = zeros.data();
-    round.scale_count = round.bias_count = layer.channels;
+    const std::vector<float> ones(size_t(std::max(layer.channels, layer.filters)), 1.0f), zeros(ones.size(), 0.0f);
+    if (round.kind == SIGNWISE_AFFINE) {
+        round.scale = ones.data();
+        round.bias = zeros.data();
+        round.scale_count = round.bias_count = layer.channels;
+    } else {
+        round.bits = 32;
+        round.out_channels = round.groups = layer.channels;
+        for (int i = 0; i < 2; ++i) round.kernel[i] = round.stride[i] = round.dilation[i] = 1;
+        round.weight = ones.data();
+        round.weight_bytes = layer.channels * 4;
+    }
     check(signwise_add(program.get(), &round));
     signwise_operation conv{};
     conv.kind = SIGNWISE_CONV;
@@ -128,7 +137,18 @@ bool test(const Layer& layer) {
     conv.weight = bits.data();
     conv.weight_bytes = int64_t(bits.size());
     check(signwise_add(program.get(), &conv));
-    check(signwise_finish(program.get(), 2));
+    // What is not the program's answer may stay in rows.
+    const bool copied = number(0, 1) == 0;
+    signwise_operation copy{};
+    copy.kind = SIGNWISE_AFFINE;
+    copy.input_count = 1;
+    copy.inputs = &result;
+    copy.out_scale = 1;
+    copy.scale = ones.data();
+    copy.bias = zeros.data();
+    copy.scale_count = copy.bias_count = layer.filters;
+    if (copied) check(signwise_add(program.get(), &copy));
+    check(signwise_finish(program.get(), copied ? 3 : 2));
 
     const int64_t height = layer.out_height(), width = layer.out_width(), plane = height * width;
     std::vector<float> answers(size_t(batch * layer.filters * plane));

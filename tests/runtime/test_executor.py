@@ -209,6 +209,47 @@ def test_pools_of_integers_are_exact(isa, kind, threads):
         np.testing.assert_array_equal(Model(program, threads)(image), fallback.run(program, image))
 
 
+@needs_library
+@pytest.mark.parametrize("kept", [None, ops.Quantized(type="uint6", scale=4.0), ops.Quantized(type="uint8", scale=1.0)])
+def test_threads_that_share_the_rows_of_images_give_numpys_answer(isa, kept):
+    # Blocks of a residual network, whose images threads keep by rows down to some size, with what may come between.
+    rng = np.random.default_rng(0)
+    tensors, operations, channels, last = {}, [], 3, 0
+
+    def add(operation):
+        operations.append(operation)
+        return len(operations)
+
+    def conv(read, filters, stride=1, **more):
+        name, kernel = f"w{len(operations)}", (3, 3)
+        tensors[name] = random_bits(rng, filters, channels * 9)
+        around = {"padding": (1, 1, 1, 1), "kernel": kernel, "stride": (stride, stride)}
+        return add(
+            ops.Conv(inputs=read, weight=name, bits=1, out_channels=filters, out=kept, relu=True, **around, **more)
+        )
+
+    last = add(ops.Relu(inputs=(0,), out=kept))
+    for filters, stride in ((24, 1), (24, 1), (40, 2), (40, 2), (48, 2)):
+        shortcut, wider = last, filters - channels
+        if stride == 2:
+            pool = ops.AvgPool if filters < 48 else ops.MaxPool
+            shortcut = add(pool(inputs=(shortcut,), kernel=(2, 2), stride=(2, 2), out=kept))
+        if wider:
+            shortcut = add(ops.PadChannels(inputs=(shortcut,), before=1, after=wider - 1, out=kept))
+        inner = conv((last,), filters, stride)
+        channels = filters
+        tensors[f"s{inner}"] = np.full(filters, 2.0**-7, np.float32)
+        last = conv((inner, shortcut), filters, scale=f"s{inner}")
+    last = add(ops.Add(inputs=(last, inner)))
+    last = add(ops.GlobalPool(inputs=(last,)))
+    program = Program(input_shape=(3, 32, 32), ops=tuple(operations), tensors=tensors, output=last)
+    images = rng.integers(0, 64, (3, 3, 32, 32)).astype(np.float32)
+    expected = fallback.run(program, images)
+    for count, threads in ((1, 1), (1, 2), (3, 2), (2, 3)):
+        found = Model(program, threads)(images[:count])
+        np.testing.assert_allclose(found, expected[:count], rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
 def random_bits(rng, filters, terms):
     packed = rng.integers(0, 256, (filters, (terms + 7) // 8)).astype(np.uint8)
     packed[:, -1] &= 0xFF >> (-terms % 8)
