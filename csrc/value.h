@@ -20,9 +20,8 @@ struct Shape {
     }
 };
 
-// How the numbers of an image follow each other: one channel after the other, one row after the other with all channels of a
-// row one after the other, or one pixel after the other. Threads that divide the rows of an image among them then write to
-// pages of their own.
+// How the numbers of an image follow each other: one channel after the other; one row after the other, each with all its
+// channels, so that threads which divide the rows among them write to pages of their own; or one pixel after the other.
 enum class Order { planes, rows, pixels };
 
 // Whether an image is the same in two orders.
