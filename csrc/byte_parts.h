@@ -119,7 +119,7 @@ inline void keep_weight(const ByteForm& form, int32_t weight, int64_t lane, int6
     const int64_t planes = 8 / form.bits, plane = input / 4 % planes;
     uint8_t& byte = vector[input / 4 / planes * 64 + lane * 4 + input % 4];
     for (int bit = 0; bit < form.bits; ++bit) {
-        byte |= uint8_t((uint32_t(weight) >> (form.lowest + bit) & 1) << (bit * planes + plane));
+        byte |= uint8_t((uint32_t(weight) >> (form.lowest + bit) & 1) << (plane * form.bits + bit));
     }
 }
 

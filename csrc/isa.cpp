@@ -25,7 +25,7 @@ std::vector<const Kernels*> available_kernels() {
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512cd");
-    if (avx2 && avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("gfni")) {
+    if (avx2 && avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")) {
         static const Kernels avx512vnni = [] {
             Kernels kernels = kernels_avx512();
             kernels.name = "avx512vnni";

@@ -162,7 +162,7 @@ constexpr ByteForm kByteForms[] = {
 };
 
 // The weights of some vectors of filters. Those of 4 * (8 / form.bits) inputs share 64 bytes, [filter][input % 4]: bit k of
-// the input 4 * i + j is bit k * (8 / form.bits) + i there.
+// the input 4 * i + j is bit i * form.bits + k there.
 struct ByteWeights {
     const uint8_t* bits;
     int64_t bit_stride;    // bytes from one vector to the next

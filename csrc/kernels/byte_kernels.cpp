@@ -1,4 +1,4 @@
-// The kernels for bytes, for CPUs with AVX-512, VNNI and GFNI.
+// The kernels for bytes, for CPUs with AVX-512, VNNI and VBMI.
 
 #include "byte_finish.h"
 #include "byte_sums.h"

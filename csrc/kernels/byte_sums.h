@@ -1,12 +1,14 @@
 // Sums of bytes with the AVX-512 instruction that multiplies 64 pairs of bytes and adds up four products each (VNNI).
 // With weights of +-1 that is four additions a lane, two instructions a cycle: for 8-bit inputs no table is faster.
 //
-// Weights stay the few bits that they are kept in until they are in a register, where one instruction (GFNI) spreads some
-// bits of every byte to a number.
+// Weights stay the few bits that they are kept in until they are in a register, where one instruction (VBMI) looks some bits
+// of every byte up in a table of 64 numbers. Some CPUs do that beside the products, so that it takes no time.
 
 #pragma once
 
 #include <immintrin.h>
+
+#include <type_traits>
 
 #include "../kernels.h"
 #include "vector.h"
@@ -17,22 +19,45 @@ namespace {
 using Sums = Vector<int32_t, 64>;
 using Floats = Vector<float, 64>;
 
-// The bit matrix for the affine instruction that makes weights of plane i, whose rows are the bits of a number, the highest
-// first.
-constexpr uint64_t matrix(ByteForm form, int i) {
-    uint64_t rows = 0;
-    for (int bit = form.lowest; bit < 8; ++bit) {
-        const int kept = bit - form.lowest < form.bits ? bit - form.lowest : form.bits - 1;
-        rows |= uint64_t(1) << (kept * (8 / form.bits) + i) << (8 * (7 - bit));
+// Numbers by the lowest six bits of a byte, those from `Offset` on being the bits that a weight is kept in.
+struct alignas(64) Numbers {
+    uint8_t of[64];
+};
+
+template <int Form, int Offset>
+constexpr Numbers numbers() {
+    constexpr ByteForm form = kByteForms[Form];
+    Numbers numbers{};
+    for (int index = 0; index < 64; ++index) {
+        int number = form.constant;
+        for (int bit = form.lowest; bit < 8; ++bit) {
+            const int kept = bit - form.lowest < form.bits ? bit - form.lowest : form.bits - 1;
+            number |= (index >> (Offset + kept) & 1) << bit;
+        }
+        numbers.of[index] = uint8_t(number);
     }
-    return rows;
+    return numbers;
 }
 
-// The weights of plane i from their bits.
-template <int Form>
-inline __m512i spread(__m512i bits, int i) {
-    constexpr ByteForm form = kByteForms[Form];
-    return _mm512_gf2p8affine_epi64_epi8(bits, _mm512_set1_epi64(int64_t(matrix(form, i))), form.constant);
+template <int Form, int Offset>
+constexpr Numbers kNumbers = numbers<Form, Offset>();
+
+// The weights of plane I from their bits, and from those two bits further down: six are looked at.
+template <int Form, int I>
+inline __m512i spread(__m512i bits, __m512i further) {
+    constexpr int kept = kByteForms[Form].bits, first = I * kept;
+    constexpr bool below = first + kept <= 6;
+    const __m512i table = _mm512_load_si512(kNumbers<Form, below ? first : first - 2>.of);
+    return _mm512_maskz_permutexvar_epi8(~__mmask64(0), below ? bits : further, table);
+}
+
+// Calls body with every number below Planes, a constant each.
+template <int Planes, int I = 0, class Body>
+inline void each_plane(const Body& body) {
+    if constexpr (I < Planes) {
+        body(std::integral_constant<int, I>{});
+        each_plane<Planes, I + 1>(body);
+    }
 }
 
 // Moves weights.bits and weights.start past what was read.
@@ -51,15 +76,17 @@ inline void add_up(const uint8_t* pixels, int64_t stride, int64_t inputs, ByteWe
     weights.bits = end;
     weights.start += 16;
     for (; bits != end; bits += 64) {
-        __m512i packed[Vectors];
+        __m512i packed[Vectors], further[Vectors];
         SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
             packed[v] = _mm512_loadu_si512(bits + v * weights.bit_stride);
+            further[v] = (__m512i)((Vector<uint16_t, 64>)packed[v] >> 2);
             // Few pixels are done before the weights of the next ones are needed.
             if (Pixels == 4) _mm_prefetch(reinterpret_cast<const char*>(bits + v * weights.bit_stride + 1024), _MM_HINT_T0);
         }
-        SIGNWISE_UNROLL for (int i = 0; i < planes; ++i) {
+        each_plane<planes>([&](auto plane) {
+            constexpr int i = decltype(plane)::value;
             __m512i made[Vectors];
-            SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) made[v] = spread<Form>(packed[v], i);
+            SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) made[v] = spread<Form, i>(packed[v], further[v]);
             SIGNWISE_UNROLL for (int p = 0; p < Pixels; ++p) {
                 int32_t four;
                 std::memcpy(&four, at[p / 4] + p % 4 * stride + 4 * i, 4);
@@ -69,7 +96,7 @@ inline void add_up(const uint8_t* pixels, int64_t stride, int64_t inputs, ByteWe
                     sum[v][p] = (Sums)_mm512_dpbusd_epi32((__m512i)sum[v][p], x, made[v]);
                 }
             }
-        }
+        });
         SIGNWISE_UNROLL for (int r = 0; r < Pixels / 4; ++r) at[r] += 4 * planes;
     }
     SIGNWISE_UNROLL for (int p = 0; p < Pixels; ++p) {
