@@ -106,16 +106,19 @@ void lookup(const uint64_t* words, int64_t filters, const Pairs& pairs_, const c
     const Pairs pairs = pairs_;  // a copy that the stores cannot change
     T* to = static_cast<T*>(sums);
     for (int64_t filter = 0; filter < filters; filter += kFilterTile, words += pairs.tile_stride, to += sum_stride) {
+        const int64_t left = filters - filter;
         if constexpr (whole) {
-            if (filters - filter > kFilterTile / 2) {
+            if (left > 8) {
                 lookup_tile<T, Bytes, kFilterTile, Vectors, Nearby>(words, 0, pairs, tables, to, first);
                 continue;
             }
         }
-        lookup_tile<T, Bytes, 6, Vectors, Nearby>(words, 0, pairs, tables, to, first);
-        if (filters - filter > kFilterTile / 2) {
-            lookup_tile<T, Bytes, 6, Vectors, Nearby>(words, 1, pairs, tables, to + half_tile, first);
-        }
+        const auto half = [&](int index, int64_t count) {
+            const auto few = lookup_tile<T, Bytes, 4, Vectors, Nearby>, six = lookup_tile<T, Bytes, 6, Vectors, Nearby>;
+            (count > 4 ? six : few)(words, index, pairs, tables, to + index * half_tile, first);
+        };
+        half(0, left);
+        if (left > 6) half(1, left - 6);
     }
 }
 
