@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <unistd.h>
+
 #include "planes.h"
 
 namespace signwise {
@@ -12,6 +14,15 @@ namespace {
 int width_index(const ConvolutionShape& shape, int64_t images, const Kernels& kernels, int64_t element_bytes) {
     const int64_t pixels = images * shape.out_height() * shape.out_width();
     return pixels * element_bytes <= kernels.vectors[1].bytes ? 1 : 0;
+}
+
+// Of a core, for data.
+int64_t first_cache_bytes() {
+#if defined(_SC_LEVEL1_DCACHE_SIZE)
+    const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    if (bytes > 0) return bytes;
+#endif
+    return 32 * 1024;
 }
 
 }  // namespace
@@ -35,7 +46,9 @@ Costs Convolution::costs() const {
     costs.lookup[2] = kernels_->registers >= 32 ? (tables() ? 0.69 : 0.65) : 0;
     costs.spill = integer_ ? 2.2 : 1.6;
     costs.sum_bytes = element_bytes();
-    costs.cache_bytes = 40 * 1024;
+    costs.cache_bytes = first_cache_bytes();
+    costs.miss = kernels_->vectors[0].bytes == 64 ? 0.2 : 0.6;  // a vector of 64 bytes uses all that comes with a miss
+    costs.divisible = tables() && !integer_;
     return costs;
 }
 
@@ -57,15 +70,19 @@ const Geometry& Convolution::geometry(int64_t images, int threads, Order read, O
     });
 }
 
-int64_t Convolution::shared_bytes(const Geometry& plan) const {
+int64_t Convolution::plane_bytes(const Geometry& plan) const {
     return (plan.elements + 2 * Geometry::kSlack) * element_bytes();
+}
+
+int64_t Convolution::sum_bytes(const Geometry& plan, const VectorKernels& vectors) const {
+    return checked_product(round_up(shape_.group_filters(), kFilterTile), plan.tile_vectors * vectors.bytes, "a tile");
 }
 
 int64_t Convolution::own_bytes(const Geometry& plan, const VectorKernels& vectors) const {
     const int64_t vector = vectors.bytes, filters = part_of_filters(shape_, plan.filter_parts);
     const int64_t sum_bytes = integer_ ? 3 * vector : vector;  // int16 sums and, twice as wide, int32 ones
     const int64_t slot = (tables() ? kRows : 1) * vector;
-    return checked_product(plan.block * plan.slots, slot, "a tile") + 8 * kGroup * vector +
+    return checked_product(plan.block * plan.slots, slot, "a tile") + kStage * vector +
            checked_product(filters, plan.tile_vectors * sum_bytes, "a tile");
 }
 
@@ -84,7 +101,7 @@ void Convolution::convert(const Geometry& plan, int64_t images, const View& inpu
     };
     // All channels of a row are one long row.
     const int64_t channels = plan.order == Order::rows ? 1 : shape_.in_channels;
-    each_padded(work, channels, images, plan.rows, plan.elements / 16, plan.filter_parts == 1, some_rows);
+    each_padded(work, channels, images, plan.rows, plan.elements / 16, plan.by_rows(), some_rows);
 }
 
 // The same, into padded planes.
@@ -131,130 +148,49 @@ void Convolution::pad(const Geometry& plan, int64_t images, const View& input, c
             kernels_->pad_float(how, from, reinterpret_cast<float*>(to));
         }
     };
-    each_padded(work, plan.elements / plan.channel_stride, images, plan.rows, plan.elements, plan.filter_parts == 1,
-                some_rows);
+    each_padded(work, plan.elements / plan.channel_stride, images, plan.rows, plan.elements, plan.by_rows(), some_rows);
 }
 
-void Convolution::run_tile(const Geometry& plan, const VectorKernels& vectors, const Tile& tile, int64_t group,
-                           int64_t first_filter, int64_t filters, const char* planes, Type input, int32_t border,
-                           const Finish& finish, char* scratch, Phases* phases) const {
-    const Pattern& pattern = plan.patterns[size_t(tile.pattern)];
-    const int64_t element = element_bytes(), lanes = vectors.bytes / element, channels = slot_channels();
-    const int64_t slot_bytes = (tables() ? kRows : 1) * int64_t(vectors.bytes);
-    const int64_t slots = (shape_.group_channels() + channels - 1) / channels, taps = shape_.taps();
-    const int64_t together = int64_t(1) << plan.log_tile, padded = round_up(tile.vectors, together);
-    char* stage = scratch + plan.block * plan.slots * slot_bytes;
-    char* sums = stage + 8 * kGroup * vectors.bytes;
-    const int64_t sum_stride = kFilterTile * padded * lanes;
-    // Pairs before sums must be widened.
-    const int64_t limit = integer_ ? kLargestSum / (largest_input(input) * channels) : slots * taps;
-    const int64_t part_sums = kFilterTile * together * lanes;
-    int32_t* wide_sums = reinterpret_cast<int32_t*>(sums + round_up(filters, kFilterTile) * padded * vectors.bytes);
+// Tiles are independent, and so are the filters.
+void Convolution::run_tiles(const Pass& pass, int64_t cycles, Work& work) const {
+    const Geometry& plan = pass.plan;
+    const int64_t filters = shape_.group_filters(), tiles = int64_t(plan.tiles.size()) * shape_.groups;
+    const int64_t chunk = part_of_filters(shape_, plan.filter_parts), chunks = (filters + chunk - 1) / chunk;
+    const int64_t table_vectors = (tables() ? kRows : 1) * plan.block * plan.slots + kStage;
+    work.each(tiles * chunks, cycles, [&](int64_t index, int thread) {
+        const int64_t first = index % chunks * chunk;
+        const Portion some{plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups, first,
+                           std::min(chunk, filters - first), 0, slots()};
+        char* scratch = work.own[size_t(thread)].data();
+        finish(pass, some, add_up(pass, some, scratch, scratch + table_vectors * pass.vectors.bytes));
+    });
+}
 
-    const auto widen = [&](int64_t part, bool first) {
-        for (int64_t filter = 0; filter < filters; filter += kFilterTile) {
-            const int64_t at = filter / kFilterTile * sum_stride + part * part_sums;
-            vectors.widen(reinterpret_cast<const int16_t*>(sums) + at, wide_sums + at, part_sums, first);
-        }
-    };
-    // Cuts `count` slots into steps of no more pairs than sums can take before they are widened.
-    const auto each_step = [&](int64_t count, const auto& body) {
-        const int64_t some_slots = std::max<int64_t>(1, limit / taps), some_taps = std::min(limit, taps);
-        for (int64_t slot = 0; slot < count; slot += some_slots) {
-            for (int64_t tap = 0; tap < taps; tap += some_taps) {
-                body(slot, std::min(some_slots, count - slot), tap, std::min(some_taps, taps - tap));
-            }
-        }
-    };
-    const auto add_slots = [&](const uint32_t* offsets, int64_t first, int64_t count, int64_t part, int64_t pending,
-                               bool widened) {
-        char* to = sums + part * part_sums * element;
-        each_step(count, [&](int64_t slot, int64_t step_slots, int64_t tap, int64_t step_taps) {
-            if (pending + step_slots * step_taps > limit) {
-                widen(part, !widened);
-                pending = 0;
-                widened = true;
-            }
-            const uint32_t* from = offsets + (slot * taps + tap) * together;
-            if (tables()) {
-                const int64_t tiles = (shape_.group_filters() + kFilterTile - 1) / kFilterTile;
-                const int64_t row = (group * slots + first + slot) * tiles + first_filter / kFilterTile;
-                const Pairs pairs{from, step_slots, step_taps, tiles * taps, taps};
-                const bool nearby = pattern.nearby[size_t(part)];
-                const auto kernel = (integer_ ? vectors.lookup_int : vectors.lookup_float)[plan.log_tile][nearby];
-                kernel(words_.data() + row * taps + tap, filters, pairs, scratch, to, sum_stride, pending == 0);
-            } else {
-                const int64_t tiles = (shape_.group_filters() + 5) / 6, all_pairs = slots * taps;
-                const int64_t at =
-                    ((group * tiles + first_filter / 6) * all_pairs + (first + slot) * taps + tap) * 6;
-                const void* weights = integer_ ? static_cast<const void*>(int_weights_.data() + at)
-                                               : static_cast<const void*>(float_weights_.data() + at);
-                const auto kernel = (integer_ ? vectors.multiply_int : vectors.multiply_float)[plan.log_tile];
-                kernel(weights, all_pairs * 6, filters, from, step_slots * step_taps, scratch, to, sum_stride,
-                       pending == 0);
-            }
-            pending += step_slots * step_taps;
-        });
-    };
-    // The state that `count` more slots leave behind: pairs not yet widened, and whether any ever were.
-    const auto advance = [&](int64_t count, int64_t& pending, bool& widened) {
-        each_step(count, [&](int64_t, int64_t step_slots, int64_t, int64_t step_taps) {
-            if (pending + step_slots * step_taps > limit) {
-                pending = 0;
-                widened = true;
-            }
-            pending += step_slots * step_taps;
-        });
-    };
-
-    int64_t pending = 0;
-    bool widened = false;
-    const int64_t group_channels = plan.plain ? shape_.group_channels() : slots * channels;
-    const char* origin = planes + (group * group_channels * plan.channel_stride + tile.base) * element;
-
-    for (int64_t first = 0; first < slots; first += plan.block) {
-        const int64_t count = std::min(plan.block, slots - first);
-        for (int64_t part = 0; part * together < padded; ++part) {
-            const int64_t built = pattern.builds[size_t(part)];
-            const Sources sources{pattern.pieces.data() + built * plan.pieces, pattern.slots.data() + built,
-                                  pattern.masks.data() + built, plan.masks.data(),
-                                  pattern.builds[size_t(part) + 1] - built, plan.pieces, plan.stride};
-            if (sources.count > 0) {
-                const StopWatch watch(phases != nullptr ? &phases->build : nullptr);
-                for (int64_t i = 0; i < count; ++i) {
-                    const char* plane = origin + (first + i) * channels * plan.channel_stride * element;
-                    char* to = scratch + i * pattern.slot_count * slot_bytes;
-                    const int64_t present = std::min(channels, group_channels - (first + i) * channels);
-                    if (integer_) {
-                        const int16_t* from = reinterpret_cast<const int16_t*>(plane);
-                        int16_t* filled = reinterpret_cast<int16_t*>(to);
-                        tables() ? vectors.build_int(from, plan.channel_stride, present, sources, int16_t(border),
-                                                     reinterpret_cast<int16_t*>(stage), filled)
-                                 : vectors.gather_int(from, sources, filled);
-                    } else {
-                        const float* from = reinterpret_cast<const float*>(plane);
-                        float* filled = reinterpret_cast<float*>(to);
-                        tables() ? vectors.build_float(from, plan.channel_stride, present, sources, float(border),
-                                                       reinterpret_cast<float*>(stage), filled)
-                                 : vectors.gather_float(from, sources, filled);
-                    }
+// Threads divide the slots of a tile, and then its filters. `partial` has room for the sums of every part.
+void Convolution::run_slots(const Pass& pass, int64_t cycles, char* partial, Work& work) const {
+    const Geometry& plan = pass.plan;
+    const int64_t filters = shape_.group_filters(), parts = plan.slot_parts;
+    const int64_t chunk = part_of_filters(shape_, parts), chunks = (filters + chunk - 1) / chunk;
+    const int64_t part_bytes = sum_bytes(plan, pass.vectors), part_numbers = part_bytes / int64_t(sizeof(float));
+    for (const Tile& tile : plan.tiles) {
+        const int64_t vectors = round_up(tile.vectors, int64_t(1) << plan.log_tile);
+        const int64_t numbers = vectors * pass.vectors.bytes / int64_t(sizeof(float));  // of a filter
+        for (int64_t group = 0; group < shape_.groups; ++group) {
+            work.each(parts, cycles, [&](int64_t part, int thread) {
+                const Portion some{tile, group, 0, filters, slots() * part / parts, slots() * (part + 1) / parts};
+                add_up(pass, some, work.own[size_t(thread)].data(), partial + part * part_bytes);
+            });
+            work.each(chunks, cycles, [&](int64_t index, int) {
+                const Portion some{tile, group, index * chunk, std::min(chunk, filters - index * chunk), 0, slots()};
+                float* sums = reinterpret_cast<float*>(partial) + some.first_filter * numbers;
+                const int64_t count = round_up(some.filters, kFilterTile) * numbers;
+                for (int64_t part = 1; part < parts; ++part) {
+                    kernels_->add(sums, sums + part * part_numbers, false, sums, count);
                 }
-            }
-            const StopWatch watch(phases != nullptr ? &phases->sums : nullptr);
-            // The offsets of a part are laid out for whole blocks; a last, shorter one uses their beginning.
-            const uint32_t* offsets = pattern.offsets.data() + part * together * plan.block * taps;
-            add_slots(offsets, first, count, part, pending, widened);
+                finish(pass, some, sums);
+            });
         }
-        advance(count, pending, widened);
     }
-    if (integer_) {
-        for (int64_t part = 0; part * together < padded; ++part) widen(part, !widened);
-    }
-    const StopWatch watch(phases != nullptr ? &phases->finish : nullptr);
-    const auto kernel = finish.filter_stride == 1 ? vectors.finish_lanes : vectors.finish;
-    kernel(finish, integer_ ? static_cast<const void*>(wide_sums) : sums, together,
-           group * shape_.group_filters() + first_filter, filters, tile.vectors,
-           plan.run_starts.data() + tile.first_vector, plan.runs.data());
 }
 
 void Convolution::run(int64_t images, const View& input, Finish finish, Order written, Work& work) const {
@@ -269,27 +205,20 @@ void Convolution::run(int64_t images, const View& input, Finish finish, Order wr
     finish.correction = !integer_ ? nullptr : input.type == Type::uint8 ? corrections_.data() : none.data();
     finish.factor = integer_ ? input.scale : 1.0f;
     finish.filter_stride = written == Order::rows ? shape_.out_width() : shape_.out_height() * shape_.out_width();
-    const char* planes;
-    {
+    // The sums of parts, then planes, unless they are the input's own.
+    const bool in_place = plan.plain && !integer_ && input.type == Type::float32 && input.margins;
+    const int64_t partial = plan.slot_parts > 1 ? plan.slot_parts * sum_bytes(plan, kernels) : 0;
+    char* shared = work.shared.reserve(partial + (in_place ? 0 : plane_bytes(plan)));
+    const char* planes = static_cast<const char*>(input.data);
+    if (!in_place) {
         const StopWatch watch(work.phases != nullptr ? &work.phases->prepare : nullptr);
-        if (plan.plain && !integer_ && input.type == Type::float32 && input.margins) {
-            planes = static_cast<const char*>(input.data);
-        } else {
-            char* room = work.shared.reserve(shared_bytes(plan)) + Geometry::kSlack * element_bytes();
-            plan.plain ? convert(plan, images, input, room, work) : pad(plan, images, input, room, work);
-            planes = room;
-        }
+        char* room = shared + partial + Geometry::kSlack * element_bytes();
+        plan.plain ? convert(plan, images, input, room, work) : pad(plan, images, input, room, work);
+        planes = room;
     }
 
-    // Tiles are independent, and so are the filters.
-    const int64_t filters = shape_.group_filters(), tiles = int64_t(plan.tiles.size()) * shape_.groups;
-    const int64_t chunk = part_of_filters(shape_, plan.filter_parts), chunks = (filters + chunk - 1) / chunk;
-    work.each(tiles * chunks, cycles, [&](int64_t index, int thread) {
-        const int64_t first = index % chunks * chunk;
-        run_tile(plan, kernels, plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups,
-                 first, std::min(chunk, filters - first), planes, input.type, -zero_point(input), finish,
-                 work.own[size_t(thread)].data(), work.phases);
-    });
+    const Pass pass{plan, kernels, planes, input.type, -zero_point(input), finish, work.phases};
+    plan.slot_parts > 1 ? run_slots(pass, cycles, shared, work) : run_tiles(pass, cycles, work);
 }
 
 }  // namespace signwise

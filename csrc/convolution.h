@@ -51,21 +51,43 @@ class Convolution {
     const Geometry& geometry(int64_t images, int threads, Order read, Order written) const;
     // Scratch of one thread and of all together, in bytes.
     int64_t own_bytes(const Geometry& geometry, const VectorKernels& vectors) const;
-    int64_t shared_bytes(const Geometry& geometry) const;
+    int64_t plane_bytes(const Geometry& geometry) const;
+    int64_t sum_bytes(const Geometry& geometry, const VectorKernels& vectors) const;  // for one part of the slots
     const VectorKernels& vectors(int64_t images) const;
     Costs costs() const;
     bool tables() const { return !words_.empty(); }
     int64_t element_bytes() const { return integer_ ? 2 : 4; }
     int64_t slot_channels() const { return tables() ? kGroup : 1; }
+    int64_t slots() const { return (shape_.group_channels() + slot_channels() - 1) / slot_channels(); }
     // What is taken from 8-bit inputs to make them signed.
     int32_t zero_point(const View& input) const { return integer_ && input.type == Type::uint8 ? 128 : 0; }
     template <class W>
     void pack_products(const W& weight_at);
     void convert(const Geometry& geometry, int64_t images, const View& input, char* to, Work& work) const;
     void pad(const Geometry& geometry, int64_t images, const View& input, char* planes, Work& work) const;
-    void run_tile(const Geometry& geometry, const VectorKernels& vectors, const Tile& tile, int64_t group,
-                  int64_t first_filter, int64_t filters, const char* planes, Type input, int32_t border,
-                  const Finish& finish, char* scratch, Phases* phases) const;
+
+    // What all tiles of a run share.
+    struct Pass {
+        const Geometry& plan;
+        const VectorKernels& vectors;
+        const char* planes;
+        Type input;
+        int32_t border;  // what planes hold beyond the border
+        Finish finish;
+        Phases* phases;
+    };
+    // Some filters of a tile, and some of the slots that they see.
+    struct Portion {
+        const Tile& tile;
+        int64_t group, first_filter, filters, first_slot, end_slot;
+    };
+
+    void run_tiles(const Pass& pass, int64_t cycles, Work& work) const;
+    void run_slots(const Pass& pass, int64_t cycles, char* partial, Work& work) const;
+    // Returns where the sums are: behind `sums` where they are integers. The scratch holds slots, and kStage vectors.
+    static constexpr int64_t kStage = 8 * kGroup;
+    const void* add_up(const Pass& pass, const Portion& some, char* scratch, char* sums) const;
+    void finish(const Pass& pass, const Portion& some, const void* sums) const;
 
     ConvolutionShape shape_;
     bool integer_;

@@ -42,9 +42,15 @@ int64_t grid_width(const ConvolutionShape& shape, int64_t images, int lanes, con
 // Keeps the planning of huge kernels short; they have taps enough to fill the time between two spills.
 constexpr int64_t kLargestPattern = 2048;
 
+// Sums are walked through in order, so they may well lie in the second-level cache, of which even small CPUs have this much.
+constexpr int64_t kMostSumBytes = 128 * 1024;
+
+// Cycles until all threads go on after a pause.
+constexpr double kPause = 5000;
+
 struct Choice {
     int log_tile;
-    int64_t tile_vectors, block, filter_parts;
+    int64_t tile_vectors, block, filter_parts, slot_parts;
 };
 
 // The cheapest of a few hundred ways to cut the work, by the time until the last thread is done, for one group of channels.
@@ -53,7 +59,7 @@ Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pie
     const int64_t vectors = planner.grid.vectors();
     const int64_t groups = (shape.group_channels() + costs.channels - 1) / costs.channels;
     const double taps = double(shape.taps());
-    Choice best{0, 1, 1, 1};
+    Choice best{0, 1, 1, 1, 1};
     double least = std::numeric_limits<double>::infinity();
     for (int log_tile = 0; log_tile < 3; ++log_tile) {
         const int64_t together = int64_t(1) << log_tile;
@@ -64,12 +70,12 @@ Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pie
             const double copies = pieces > 1 && !planner.planes.plain ? double(pieces * costs.channels) * costs.piece : 0;
             const double build = double(planned.built) * (costs.build + copies);
             const int64_t tiles = (vectors + tile - 1) / tile * shape.groups;
+            const int64_t sum_bytes = tile * planner.grid.lanes * costs.sum_bytes * shape.group_filters();
+            if (tile > together && sum_bytes > kMostSumBytes) break;
             for (int64_t block = 1; block <= std::min<int64_t>(groups, 64); ++block) {
                 const int64_t slot_bytes = block * planned.slots * costs.slot_vectors * vector_bytes;
-                const int64_t sum_bytes = tile * planner.grid.lanes * costs.sum_bytes * shape.group_filters();
-                if (block > 1 && slot_bytes > costs.cache_bytes) break;
-                const double excess = double(slot_bytes + sum_bytes) / double(costs.cache_bytes) - 1;
-                const double slower = 1 + std::min(0.2 * std::max(excess, 0.0), 1.0);
+                const double excess = double(slot_bytes) / double(costs.cache_bytes) - 1;
+                const double slower = 1 + costs.miss * std::max(excess, 0.0);
                 const double blocks = double((groups + block - 1) / block) / double(groups);
                 const double sum = double(tile) * (taps * costs.lookup[log_tile] * slower + costs.spill * blocks);
                 for (const int64_t parts : {1, threads}) {
@@ -78,8 +84,16 @@ Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pie
                     const double cost = double(rounds) * (build * slower + part_filters * sum);
                     if (cost < least) {
                         least = cost;
-                        best = {log_tile, tile, block, parts};
+                        best = {log_tile, tile, block, parts, 1};
                     }
+                }
+                if (threads == 1 || !costs.divisible || groups < threads) continue;
+                const double filters = double(shape.group_filters());
+                const double added = (2 * costs.spill * double(tile) * filters + kPause) / double(groups);
+                const double cost = double(tiles) * ((build * slower + filters * sum) / threads + added);
+                if (cost < least) {
+                    least = cost;
+                    best = {log_tile, tile, block, 1, threads};
                 }
             }
         }
@@ -165,6 +179,7 @@ Geometry::Geometry(const ConvolutionShape& shape, const Grid& grid, int vector_b
     tile_vectors = choice.tile_vectors;
     block = choice.block;
     filter_parts = choice.filter_parts;
+    slot_parts = choice.slot_parts;
     for (const std::vector<bool>& mask : planner.masks) {
         for (int byte = 0; byte < vector_bytes; ++byte) {
             masks.push_back(mask[size_t(byte * grid.lanes / vector_bytes)] ? 0xFF : 0);

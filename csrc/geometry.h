@@ -50,7 +50,9 @@ struct Costs {
     double lookup[3];     // to add one row, in tiles of 1, 2, 4 vectors; 0 where there is no such kernel
     double spill;         // to load and store a sum
     int64_t sum_bytes;    // of one lane
-    int64_t cache_bytes;  // what slots and sums should fit in
+    int64_t cache_bytes;  // what slots should fit in
+    double miss;          // how much longer all takes with slots for twice as many bytes
+    bool divisible;       // whether parts of the channels may be summed up on their own
 };
 
 struct Tile {
@@ -113,8 +115,10 @@ struct Geometry : PlaneLayout {
     int64_t tile_vectors;       // U, a multiple of V, that share the tables
     int64_t block;              // groups of channels whose tables are kept at once
     int64_t slots;              // a group of channels needs, in any pattern
-    int64_t filter_parts;       // that work on a tile on their own, each with its own tables: more than 1 where there are
-                                // too few tiles for all threads
+    // Parts that work on a tile on their own, more than 1 where there are too few tiles for all threads: of the filters,
+    // each with its own tables, or of the slots, whose sums are then added up.
+    int64_t filter_parts, slot_parts;
+    bool by_rows() const { return filter_parts == 1 && slot_parts == 1; }  // whether threads divide nothing but tiles
     std::vector<uint8_t> masks;       // [mask][byte of a vector]: 0 for lanes beyond a border; the first has none
     std::vector<Pattern> patterns;
     std::vector<Tile> tiles;          // from the first row of the first image to the last row of the last

@@ -137,6 +137,11 @@ void finish_as(Steps<R, Q> steps, const Finish& what, const void* sums, int64_t 
     const bool integer = what.correction != nullptr;
     const int lanes = integer ? 2 * width : width;
     const int64_t parts = (vectors + together - 1) / together;
+    const Run* first_run = runs + run_starts[0];
+    bool whole = true;  // whether all lanes of every vector are one run
+    for (int64_t v = 0; v < vectors; ++v) {
+        whole = whole && run_starts[v + 1] == run_starts[0] + v + 1 && first_run[v].length == lanes;
+    }
     for (int64_t i = 0; i < filters; ++i) {
         const int64_t filter = first_filter + i, plane = filter * what.filter_stride;
         steps.scale = (what.scale != nullptr ? what.scale[filter] : 1.0f) * what.factor * units;
@@ -146,15 +151,19 @@ void finish_as(Steps<R, Q> steps, const Finish& what, const void* sums, int64_t 
             const int64_t place = ((i / kFilterTile * parts + part) * kFilterTile + i % kFilterTile) * together;
             const char* sum = static_cast<const char*>(sums) + place * lanes * 4;
             for (int64_t v = 0; v < together && vector < vectors; ++v, ++vector, sum += lanes * 4) {
-                V y[2];
+                V low = *reinterpret_cast<const V*>(sum), high{};
                 if (integer) {
                     const auto* both = reinterpret_cast<const Vector<int32_t, Bytes>*>(sum);
-                    y[0] = __builtin_convertvector(both[0] + correction, V);
-                    y[1] = __builtin_convertvector(both[1] + correction, V);
-                } else {
-                    y[0] = *reinterpret_cast<const V*>(sum);
-                    y[1] = V{};
+                    low = __builtin_convertvector(both[0] + correction, V);
+                    high = __builtin_convertvector(both[1] + correction, V);
                 }
+                if (whole) {
+                    const int64_t at = plane + first_run[vector].pixel;
+                    finish_vector<Bytes>(steps, low, at);
+                    if (integer) finish_vector<Bytes>(steps, high, at + width);
+                    continue;
+                }
+                const V y[2] = {low, high};
                 for (const Run* run = runs + run_starts[vector]; run != runs + run_starts[vector + 1]; ++run) {
                     const int64_t at = plane + run->pixel;
                     if (run->lane % width == 0 && run->length % width == 0) {

@@ -80,6 +80,17 @@ def test_binary_convolutions_of_floats_equal_the_reference(isa):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("channels", [3, 17, 512])
+def test_threads_that_divide_the_channels_of_few_pixels_add_up_all_of_them(isa, channels):
+    # Whole numbers, so that sums are exact in every order.
+    rng = np.random.default_rng(3)
+    for threads, size, groups in ((2, 4, 1), (3, 4, 1), (5, 2, 1), (2, 3, 2)):
+        images = rng.integers(-9, 10, (1, groups * channels, size, size)).astype(np.float32)
+        signs = rng.choice([-1, 1], (groups * pick(rng, 250, 300), channels, 3, 3))
+        found = run_convolution(images, signs, 1, (1, 1), (1, 1, 1, 1), (1, 1), groups, threads=threads)
+        np.testing.assert_array_equal(found, reference(images, signs, (1, 1), (1, 1, 1, 1), (1, 1), groups))
+
+
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 def test_binary_convolutions_of_integers_are_exact(isa, kind):
     rng = np.random.default_rng(2)
