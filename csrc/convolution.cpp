@@ -47,7 +47,7 @@ Costs Convolution::costs() const {
     costs.spill = integer_ ? 2.2 : 1.6;
     costs.sum_bytes = element_bytes();
     costs.cache_bytes = first_cache_bytes();
-    costs.miss = kernels_->vectors[0].bytes == 64 ? 0.2 : 0.6;  // a vector of 64 bytes uses all that comes with a miss
+    costs.miss = kernels_->vectors[0].bytes == 64 ? 0.12 : 0.6;  // a vector of 64 bytes uses all that comes with a miss
     costs.divisible = tables() && !integer_;
     return costs;
 }

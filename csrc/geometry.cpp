@@ -45,8 +45,8 @@ constexpr int64_t kLargestPattern = 2048;
 // Sums are walked through in order, so they may well lie in the second-level cache, of which even small CPUs have this much.
 constexpr int64_t kMostSumBytes = 128 * 1024;
 
-// Cycles until all threads go on after a pause.
-constexpr double kPause = 5000;
+// Cycles that it costs all threads to wait for each other and to read what the others wrote.
+constexpr double kPause = 20000;
 
 struct Choice {
     int log_tile;
