@@ -1,11 +1,11 @@
 """What binary weights bring: time, memory and bytes beside PyTorch, ONNX Runtime, OpenVINO and MNN.
 
-    python benchmarks/inference.py                          # a quarter of an hour; writes results/inference.json
+    python benchmarks/inference.py                          # 20 minutes; writes results/inference/PROCESSOR.json
     python benchmarks/inference.py --networks resnet18      # one network
 
 Every network is measured in a process of its own: batch 1 and 16, one thread and two, float32 and int8, all engines in
 turn. On x86-64 Linux with AVX-512 the same is done once more for ResNet-18 with all that goes beyond AVX2 hidden from
-every engine, our own included: that is the processor that most people have.
+every engine, our own included: that is the processor that most people have. Not every machine can hide it.
 
 The networks have random weights; the other engines get them with float32 weights and batch norm folded.
 """
@@ -25,9 +25,10 @@ from typing import Any
 
 from signwise.bench import ENGINES
 from signwise.bench.measure import Plan, compare
+from signwise.bench.records import record_path
 from signwise.bench.report import as_data, table
 from signwise.bench.untrained import Untrained, dense, untrained
-from signwise.provenance import write_record
+from signwise.provenance import processor, write_record
 
 NETWORKS = ("lenet5", "vgg_small", "resnet18", "wrn28_10", "dense4096")
 # Time for each batch size and number of threads; large networks take longer by themselves.
@@ -115,7 +116,9 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS, help="which (all)")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, help="which (all but numpy)")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads (1 2)")
-    parser.add_argument("--out", type=Path, default=Path("results/inference.json"), help="where the record goes")
+    parser.add_argument(
+        "--out", type=Path, help="where the record goes (a file for this processor in results/inference)"
+    )
     parser.add_argument("--no-avx2", action="store_true", help="leave out the part with AVX-512 hidden")
     parser.add_argument("--only", choices=NETWORKS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -133,7 +136,8 @@ def main() -> None:
             print("AVX-512, AVX-VNNI and AMX hidden from every engine:\n", flush=True)
             hidden = {"resnet18": measure_apart("resnet18", words, environment)}
             record["avx2"] = {"networks": hidden, "figures": figures(hidden)}
-    write_record(arguments.out, record, "onnx", "onnxruntime", "openvino", "mnn")
+    out = arguments.out or record_path(Path("results"), processor())
+    write_record(out, record, "onnx", "onnxruntime", "openvino", "mnn")
     for part in (record, *([record["avx2"]] if "avx2" in record else [])):
         print("figures:" if part is record else "figures with AVX2 alone:")
         for what, value in part["figures"].items():

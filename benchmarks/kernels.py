@@ -4,9 +4,10 @@
 
 A look-up of five weights is one vector load, and a core loads two vectors a cycle: that is the limit. For 8 bits on
 CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each; 16 products stand for 36, or 25
-with a stride of 2 (csrc/winograd.h). Each layer is timed on its own, best of many; the shares of its phases come from
-separate runs with a stop-watch, which slows them a little. The clock is measured before and after each layer, since it
-depends on the load of the whole machine.
+with a stride of 2 (csrc/winograd.h). AMD's Zen 4 has units of 32 bytes: of vectors of 64 bytes it does one a cycle.
+
+Each layer is timed on its own, best of many; the shares of its phases come from separate runs with a stop-watch, which
+slows them a little. The clock is measured before and after each layer, since it depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -94,6 +95,15 @@ def clock(library: Any) -> float:
     return cycles / best(lambda: library.signwise_spin(cycles), 0.2)
 
 
+def vectors_a_cycle(isa: str) -> int:
+    """Loads, or sums of products, that a core can begin in a cycle."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    about = dict(line.split(":", 1) for line in lines if ":" in line)
+    about = {name.strip(): value.strip() for name, value in about.items()}
+    zen4 = about.get("vendor_id") == "AuthenticAMD" and about.get("cpu family") == "25"
+    return 1 if zen4 and VECTOR_BYTES[isa] == 64 else 2
+
+
 def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict[str, Any]:
     """One row of the record."""
     library = native.library()
@@ -118,7 +128,7 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
         additions_an_instruction = VECTOR_BYTES[isa] * 36 / (16 if layer.stride == 1 else 25)
     else:
         additions_an_instruction = WEIGHTS_A_LOOKUP * VECTOR_BYTES[isa] / (2 if eight_bits else 4)
-    limit = 2 * additions_an_instruction * hertz
+    limit = vectors_a_cycle(isa) * additions_an_instruction * hertz
     phases = profile[1, :4]
     return {
         "isa": isa,
@@ -133,6 +143,7 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
         "giga_additions_a_second": layer.additions / shortest / 1e9,
         "shares": {name: float(part) for name, part in zip(PHASES, phases / phases.sum(), strict=True)},
         "clock_gigahertz": hertz / 1e9,
+        "vectors_a_cycle": vectors_a_cycle(isa),
         "share_of_limit": layer.additions / shortest / limit,
     }
 

@@ -8,11 +8,12 @@ Nothing is measured here. What is not recorded yet is said to be missing; render
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from signwise.bench.records import read_records
 from signwise.figures.comparison import Bar, Panel, draw
 from signwise.figures.style import save
 from signwise.reproduce.markers import fill_file
@@ -102,12 +103,21 @@ def picture(inference: dict[str, Any], found_errors: dict[int, tuple[float, str]
     return panels
 
 
-def figures(inference: dict[str, Any], found_errors: dict[int, tuple[float, str]]) -> str:
-    """The numbers of README: a table of all networks, then single facts, then where they come from."""
-    networks = inference["networks"]
+def figures(inference: Mapping[Path, dict[str, Any]], found_errors: dict[int, tuple[float, str]]) -> str:
+    """The numbers of README: a table of all networks, then single facts, then where they come from.
+
+    The newest record tells of all networks, older ones of other processors tell of ResNet-18.
+    """
+    newest, *others = inference.values()
+    networks = newest["networks"]
     rows = [_row(title, networks[name]) for name, title in NAMES.items() if name in networks]
-    hidden = inference.get("avx2", {}).get("networks", {})
-    rows += [_row(f"{title}, AVX2 only", hidden[name]) for name, title in NAMES.items() if name in hidden]
+    for record in (newest, *others):
+        hidden = record.get("avx2", {}).get("networks", {})
+        where = "" if record is newest else f", {record['hardware']['processor']}"
+        if record is not newest and NETWORK in record["networks"]:
+            rows.append(_row(f"{TITLE}{where}", record["networks"][NETWORK]))
+        if NETWORK in hidden:
+            rows.append(_row(f"{TITLE}{where}, AVX2 only", hidden[NETWORK]))
     headings = ("32 bits → 1 bit", "MB on disk", *(f"ms, {kind}, batch {batch}" for _, kind, batch in SETTINGS))
     table = Table(headings=headings, rows=tuple(rows), words=1)
     facts = [*_errors(found_errors), *_dense(networks), *_memory(networks)]
@@ -160,14 +170,18 @@ def _memory(networks: dict[str, Any]) -> list[str]:
     ]
 
 
-def _origin(record: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if name != "signwise")
+def _origin(records: Mapping[Path, dict[str, Any]]) -> str:
+    newest = next(iter(records.values()))
+    versions = ", ".join(f"{name} {version}" for name, version in newest["versions"].items() if name != "signwise")
+    machines = ", ".join(
+        f"{record['date'][:10]} on an {record['hardware']['processor']} ([the record]({path.as_posix()}))"
+        for path, record in records.items()
+    )
     return (
         "Left of each arrow stands the fastest of PyTorch, ONNX Runtime, OpenVINO and MNN with float32 or 8-bit "
         "weights, right of it the packed file; below 1 × it is slower. One thread, best of many runs, all engines in "
         "turn. "
-        f"Measured {record['date'][:10]} on an {record['hardware']['processor']} with {versions}: "
-        "[the record](results/inference.json)."
+        f"Measured {machines}, with {versions}."
     )
 
 
@@ -197,7 +211,9 @@ def kernel_table(record: dict[str, Any]) -> str:
         phases = "prepare / build / sums / finish, %"
         headings = ("layer", "µs", "G/s", "of the limit", phases, "8-bit G/s", "of its limit")
         gigahertz = sorted(row["clock_gigahertz"] for row in record["layers"] if row["isa"] == isa)
-        parts.append(f"**{isa}**, at {gigahertz[0]:.1f} to {gigahertz[-1]:.1f} GHz:")
+        limit = next(row["vectors_a_cycle"] for row in record["layers"] if row["isa"] == isa)
+        vectors = "one vector" if limit == 1 else "two vectors"
+        parts.append(f"**{isa}**, at {gigahertz[0]:.1f} to {gigahertz[-1]:.1f} GHz, at most {vectors} a cycle:")
         parts.append(Table(headings=headings, rows=rows, words=1).markdown())
     parts.append(
         "The binary layers of ResNet-18, one image, one thread. G/s are 10⁹ additions a second, as many as the "
@@ -248,8 +264,8 @@ def activations_table(record: dict[str, Any]) -> str:
 
 def readme(results: Path) -> dict[str, str]:
     """What stands between README's markers."""
-    inference = read(results / "inference.json")
-    if inference is None or NETWORK not in inference["networks"]:
+    inference = read_records(results)
+    if not inference:
         return {"picture": MISSING, "figures": MISSING}
     shown = f"![Bytes on disk, milliseconds an image and error: 32 bits against 1]({PICTURE.as_posix()})"
     return {"picture": shown, "figures": figures(inference, errors(results))}
@@ -257,10 +273,8 @@ def readme(results: Path) -> dict[str, str]:
 
 def main() -> None:
     results = ROOT / "results"
-    inference = read(results / "inference.json")
-    if inference is not None and NETWORK in inference["networks"]:
-        panels: Sequence[Panel] = picture(inference, errors(results))
-        save(draw(panels, width=11.0), ROOT / PICTURE)
+    for newest in list(read_records(results).values())[:1]:
+        save(draw(picture(newest, errors(results)), width=11.0), ROOT / PICTURE)
     for path, blocks in (
         (ROOT / "README.md", readme(results)),
         (ROOT / "docs/kernels.md", kernels_page(results)),

@@ -1,4 +1,4 @@
-"""Every time of every engine, for ``docs/speed.md``, from the record that ``inference.py`` wrote.
+"""Every time of every engine, for ``docs/speed.md``, from the records that ``inference.py`` wrote.
 
     python benchmarks/speed_page.py        # make render does this too
 
@@ -7,17 +7,22 @@ Nothing is measured here; rendering again changes nothing.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from signwise.bench import ENGINES
+from signwise.bench.records import read_records
 from signwise.bench.report import megabytes, milliseconds
 from signwise.reproduce.markers import fill_file
 from signwise.reproduce.table import Table
 
 ROOT = Path(__file__).parents[1]
 MISSING = "_Not recorded yet._"
+HIDDEN = (
+    "The same machine, with AVX-512, AVX-VNNI and AMX hidden from every engine, ours included: what many processors "
+    "have."
+)
 TITLES = {
     "lenet5": "LeNet5",
     "vgg_small": "VGG-Small",
@@ -27,20 +32,19 @@ TITLES = {
 }
 
 
-def blocks(record: dict[str, Any] | None) -> dict[str, str]:
-    """What stands between the markers of the page.
+def blocks(records: Mapping[Path, dict[str, Any]]) -> dict[str, str]:
+    """What stands between the markers of the page: all of one processor, then all of the next.
 
     Args:
-        record: what ``inference.py`` wrote, or ``None`` where it has not run yet.
+        records: what ``inference.py`` wrote, by file.
     """
-    if record is None:
-        return {"origin": MISSING, "times": MISSING, "times-avx2": MISSING}
-    hidden = record.get("avx2", {}).get("networks")
-    return {
-        "origin": _origin(record),
-        "times": _tables(record["networks"]),
-        "times-avx2": MISSING if hidden is None else _tables(hidden),
-    }
+    parts = []
+    for path, record in records.items():
+        parts += [f"## {record['hardware']['processor']}", _origin(path, record), _tables(record["networks"])]
+        if "avx2" in record:
+            title = f"## {record['hardware']['processor']}, with AVX2 alone"
+            parts += [title, HIDDEN, _tables(record["avx2"]["networks"])]
+    return {"times": "\n\n".join(parts) or MISSING}
 
 
 def _tables(networks: dict[str, Any]) -> str:
@@ -79,20 +83,21 @@ def _remarks(measured: dict[str, Any]) -> list[str]:
     return [f"- {remark.rstrip('.')}." for remark in (*measured["notes"], *failures)]
 
 
-def _origin(record: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    machine = f"{record['hardware']['processor']}, {record['hardware']['cores']} cores, {record['hardware']['system']}"
+def _origin(path: Path, record: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if name != "signwise")
+    machine = f"{record['hardware']['cores']} cores, {record['hardware']['system']}"
     isa = next(iter(record["networks"].values()))["isa"]
     return (
-        f"Measured {record['date'][:10]} on an {machine}, our kernels with {isa}, {versions}, by "
-        "`benchmarks/inference.py`: [the record](../results/inference.json), medians and numbers of runs included."
+        f"Measured {record['date'][:10]}: {machine}, signwise {record['versions']['signwise']} (revision "
+        f"{(record['revision'] or 'unknown')[:7]}), kernels for {isa}, {versions}. "
+        f"[The record](../{path.as_posix()}) has medians and numbers of runs as well."
     )
 
 
 def main() -> None:
-    path, page = ROOT / "results/inference.json", ROOT / "docs/speed.md"
-    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    print(f"{page.relative_to(ROOT)} {'rendered' if fill_file(page, blocks(record)) else 'is up to date'}")
+    page = ROOT / "docs/speed.md"
+    rendered = fill_file(page, blocks(read_records(ROOT / "results")))
+    print(f"{page.relative_to(ROOT)} {'rendered' if rendered else 'is up to date'}")
 
 
 if __name__ == "__main__":

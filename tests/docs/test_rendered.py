@@ -44,10 +44,16 @@ def test_numbers_are_those_of_the_record(render):
         "hardware": {"processor": "abacus"},
         "networks": {"resnet18": network(signwise_float32=4.0, mnn_float32=12.0, signwise_int8=2.0, openvino_int8=5.0)},
     }
-    text = render.figures(record, {1: (0.53, "0.53"), 32: (0.64, "0.64")})
+    other = record | {"hardware": {"processor": "beads"}, "avx2": {"networks": record["networks"]}}
+    records = {Path("results/a.json"): record, Path("results/b.json"): other}
+    text = render.figures(records, {1: (0.53, "0.53"), 32: (0.64, "0.64")})
     assert "| ResNet-18 | 44.80 → 1.40: 32.0 × | 12.00 (MNN) → 4.00: 3.00 × | – |" in text
     assert "| 5.00 (OPENVINO) → 2.00: 2.50 × | – |" in text
-    assert "with 1 bit 0.53 %, with 32 bits 0.64 %" in text and "2030-01-02" in text and "abacus" in text
+    assert (
+        "with 1 bit 0.53 %, with 32 bits 0.64 %" in text
+        and "2030-01-02 on an abacus ([the record](results/a.json))" in text
+    )
+    assert "| ResNet-18, beads | 44.80" in text and "| ResNet-18, beads, AVX2 only | 44.80" in text
     bytes_on_disk, time, error = render.picture(record, {1: (0.53, "0.53"), 32: (0.64, "0.64")})
     assert [bar.text for bar in bytes_on_disk.bars] == ["44.8", "1.4"]
     assert [(bar.text, bar.binary) for bar in time.bars] == [("12.00", False), ("4.00", True)]
@@ -56,13 +62,13 @@ def test_numbers_are_those_of_the_record(render):
 
 def test_the_page_on_kernels_shows_every_layer_of_the_record(render):
     layer = {"isa": "abacus", "channels": 64, "filters": 128, "size": 32, "stride": 2, "count": 3, "seconds": 1e-4}
-    layer |= {"giga_additions_a_second": 90.4, "share_of_limit": 0.371, "clock_gigahertz": 2.5}
+    layer |= {"giga_additions_a_second": 90.4, "share_of_limit": 0.371, "clock_gigahertz": 2.5, "vectors_a_cycle": 1}
     layer |= {"shares": {"prepare": 0.1, "build": 0.2, "sums": 0.6, "finish": 0.1}}
     layers = [layer | {"activations": kind} for kind in ("float32", "int8")]
     record = {"date": "2030-01-02T03:04:05Z", "hardware": {"processor": "beads"}, "layers": layers}
     text = render.kernel_table(record)
     assert "| 3 × 64 → 128, 32x32, stride 2 | 100 | 90 | 37 % | 10 / 20 / 60 / 10 | 90 | 37 % |" in text
-    assert "**abacus**, at 2.5 to 2.5 GHz" in text and "beads" in text
+    assert "**abacus**, at 2.5 to 2.5 GHz, at most one vector a cycle:" in text and "beads" in text
 
 
 def test_rendering_again_changes_nothing(render):
