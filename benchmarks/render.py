@@ -173,15 +173,16 @@ def _memory(networks: dict[str, Any]) -> list[str]:
 def _origin(records: Mapping[Path, dict[str, Any]]) -> str:
     newest = next(iter(records.values()))
     versions = ", ".join(f"{name} {version}" for name, version in newest["versions"].items() if name != "signwise")
-    machines = ", ".join(
+    measured, *others = (
         f"{record['date'][:10]} on an {record['hardware']['processor']} ([the record]({path.as_posix()}))"
         for path, record in records.items()
     )
+    older = f" Rows that name another processor: {', '.join(others)}, with the kernels of that day." if others else ""
     return (
         "Left of each arrow stands the fastest of PyTorch, ONNX Runtime, OpenVINO and MNN with float32 or 8-bit "
         "weights, right of it the packed file; below 1 × it is slower. One thread, best of many runs, all engines in "
         "turn. "
-        f"Measured {machines}, with {versions}."
+        f"Measured {measured} with {versions}.{older}"
     )
 
 
