@@ -23,7 +23,7 @@ def record_path(results: Path, processor: str) -> Path:
         >>> record_path(Path("results"), "Intel(R) Xeon(R) Processor").as_posix()
         'results/inference/intel-xeon-processor.json'
     """
-    words = re.findall("[a-z0-9]+", re.sub(r"\\((r|tm)\\)", " ", processor.lower()))
+    words = re.findall("[a-z0-9]+", re.sub(r"\((r|tm)\)", " ", processor.lower()))
     return results / "inference" / f"{'-'.join(words)}.json"
 
 
