@@ -1,6 +1,6 @@
 """What binary weights bring: time, memory and bytes beside PyTorch, ONNX Runtime, OpenVINO and MNN.
 
-    python benchmarks/inference.py                          # 20 minutes; writes results/inference/PROCESSOR.json
+    python benchmarks/inference.py                          # 15 minutes; writes results/inference/PROCESSOR.json
     python benchmarks/inference.py --networks resnet18      # one network
 
 Every network is measured in a process of its own: batch 1 and 16, one thread and two, float32 and int8, all engines in

@@ -97,10 +97,9 @@ def clock(library: Any) -> float:
 
 def vectors_a_cycle(isa: str) -> int:
     """Loads, or sums of products, that a core can begin in a cycle."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
-    about = dict(line.split(":", 1) for line in lines if ":" in line)
-    about = {name.strip(): value.strip() for name, value in about.items()}
-    zen4 = about.get("vendor_id") == "AuthenticAMD" and about.get("cpu family") == "25"
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text(encoding="utf-8").splitlines() if about.exists() else []
+    zen4 = {"vendor_id\t: AuthenticAMD", "cpu family\t: 25"} <= set(lines)
     return 1 if zen4 and VECTOR_BYTES[isa] == 64 else 2
 
 
@@ -128,7 +127,8 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
         additions_an_instruction = VECTOR_BYTES[isa] * 36 / (16 if layer.stride == 1 else 25)
     else:
         additions_an_instruction = WEIGHTS_A_LOOKUP * VECTOR_BYTES[isa] / (2 if eight_bits else 4)
-    limit = vectors_a_cycle(isa) * additions_an_instruction * hertz
+    vectors = vectors_a_cycle(isa)
+    limit = vectors * additions_an_instruction * hertz
     phases = profile[1, :4]
     return {
         "isa": isa,
@@ -143,7 +143,7 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
         "giga_additions_a_second": layer.additions / shortest / 1e9,
         "shares": {name: float(part) for name, part in zip(PHASES, phases / phases.sum(), strict=True)},
         "clock_gigahertz": hertz / 1e9,
-        "vectors_a_cycle": vectors_a_cycle(isa),
+        "vectors_a_cycle": vectors,
         "share_of_limit": layer.additions / shortest / limit,
     }
 

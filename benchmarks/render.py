@@ -114,7 +114,7 @@ def figures(inference: Mapping[Path, dict[str, Any]], found_errors: dict[int, tu
     for record in (newest, *others):
         hidden = record.get("avx2", {}).get("networks", {})
         where = "" if record is newest else f", {record['hardware']['processor']}"
-        if record is not newest and NETWORK in record["networks"]:
+        if record is not newest:
             rows.append(_row(f"{TITLE}{where}", record["networks"][NETWORK]))
         if NETWORK in hidden:
             rows.append(_row(f"{TITLE}{where}, AVX2 only", hidden[NETWORK]))
@@ -263,9 +263,14 @@ def activations_table(record: dict[str, Any]) -> str:
     )
 
 
+def overview_records(results: Path) -> dict[Path, dict[str, Any]]:
+    """The records that README can show, the newest first: those of the network that it compares processors by."""
+    return {path: record for path, record in read_records(results).items() if NETWORK in record["networks"]}
+
+
 def readme(results: Path) -> dict[str, str]:
     """What stands between README's markers."""
-    inference = read_records(results)
+    inference = overview_records(results)
     if not inference:
         return {"picture": MISSING, "figures": MISSING}
     shown = f"![Bytes on disk, milliseconds an image and error: 32 bits against 1]({PICTURE.as_posix()})"
@@ -274,7 +279,9 @@ def readme(results: Path) -> dict[str, str]:
 
 def main() -> None:
     results = ROOT / "results"
-    for newest in list(read_records(results).values())[:1]:
+    inference = overview_records(results)
+    if inference:
+        newest = next(iter(inference.values()))
         save(draw(picture(newest, errors(results)), width=11.0), ROOT / PICTURE)
     for path, blocks in (
         (ROOT / "README.md", readme(results)),

@@ -37,7 +37,7 @@ int64_t Convolution::weight_bytes() const {
 // Measured on AVX-512 and AVX2 machines; only the ratios matter.
 Costs Convolution::costs() const {
     Costs costs{};
-    costs.slot_vectors = tables() ? kRows : 1;
+    costs.slot_vectors = int(slot_vectors());
     costs.channels = int(slot_channels());
     costs.build = tables() ? 50 : 3;
     costs.piece = 1.5;
@@ -78,12 +78,14 @@ int64_t Convolution::sum_bytes(const Geometry& plan, const VectorKernels& vector
     return checked_product(round_up(shape_.group_filters(), kFilterTile), plan.tile_vectors * vectors.bytes, "a tile");
 }
 
+int64_t Convolution::slot_bytes(const Geometry& plan, const VectorKernels& vectors) const {
+    return checked_product(plan.block * plan.slots, slot_vectors() * vectors.bytes, "a tile") + kStage * vectors.bytes;
+}
+
 int64_t Convolution::own_bytes(const Geometry& plan, const VectorKernels& vectors) const {
-    const int64_t vector = vectors.bytes, filters = part_of_filters(shape_, plan.filter_parts);
-    const int64_t sum_bytes = integer_ ? 3 * vector : vector;  // int16 sums and, twice as wide, int32 ones
-    const int64_t slot = (tables() ? kRows : 1) * vector;
-    return checked_product(plan.block * plan.slots, slot, "a tile") + kStage * vector +
-           checked_product(filters, plan.tile_vectors * sum_bytes, "a tile");
+    const int64_t sum_bytes = integer_ ? 3 * vectors.bytes : vectors.bytes;  // int16 sums and, twice as wide, int32 ones
+    return slot_bytes(plan, vectors) +
+           checked_product(part_of_filters(shape_, plan.filter_parts), plan.tile_vectors * sum_bytes, "a tile");
 }
 
 // Converts the input to the elements that the kernels work on.
@@ -156,13 +158,13 @@ void Convolution::run_tiles(const Pass& pass, int64_t cycles, Work& work) const 
     const Geometry& plan = pass.plan;
     const int64_t filters = shape_.group_filters(), tiles = int64_t(plan.tiles.size()) * shape_.groups;
     const int64_t chunk = part_of_filters(shape_, plan.filter_parts), chunks = (filters + chunk - 1) / chunk;
-    const int64_t table_vectors = (tables() ? kRows : 1) * plan.block * plan.slots + kStage;
+    const int64_t slot_bytes = this->slot_bytes(plan, pass.vectors);
     work.each(tiles * chunks, cycles, [&](int64_t index, int thread) {
         const int64_t first = index % chunks * chunk;
         const Portion some{plan.tiles[size_t(index / chunks / shape_.groups)], index / chunks % shape_.groups, first,
                            std::min(chunk, filters - first), 0, slots()};
         char* scratch = work.own[size_t(thread)].data();
-        finish(pass, some, add_up(pass, some, scratch, scratch + table_vectors * pass.vectors.bytes));
+        finish(pass, some, add_up(pass, some, scratch, scratch + slot_bytes));
     });
 }
 

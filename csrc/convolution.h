@@ -49,7 +49,8 @@ class Convolution {
     Convolution(const ConvolutionShape& shape, bool integer, const Kernels& kernels);
 
     const Geometry& geometry(int64_t images, int threads, Order read, Order written) const;
-    // Scratch of one thread and of all together, in bytes.
+    // Scratch of one thread and of all together, in bytes. A thread's begins with slots and kStage vectors; then come sums.
+    int64_t slot_bytes(const Geometry& geometry, const VectorKernels& vectors) const;
     int64_t own_bytes(const Geometry& geometry, const VectorKernels& vectors) const;
     int64_t plane_bytes(const Geometry& geometry) const;
     int64_t sum_bytes(const Geometry& geometry, const VectorKernels& vectors) const;  // for one part of the slots
@@ -57,6 +58,7 @@ class Convolution {
     Costs costs() const;
     bool tables() const { return !words_.empty(); }
     int64_t element_bytes() const { return integer_ ? 2 : 4; }
+    int64_t slot_vectors() const { return tables() ? kRows : 1; }
     int64_t slot_channels() const { return tables() ? kGroup : 1; }
     int64_t slots() const { return (shape_.group_channels() + slot_channels() - 1) / slot_channels(); }
     // What is taken from 8-bit inputs to make them signed.
@@ -84,10 +86,11 @@ class Convolution {
 
     void run_tiles(const Pass& pass, int64_t cycles, Work& work) const;
     void run_slots(const Pass& pass, int64_t cycles, char* partial, Work& work) const;
-    // Returns where the sums are: behind `sums` where they are integers. The scratch holds slots, and kStage vectors.
-    static constexpr int64_t kStage = 8 * kGroup;
+    // Returns where the sums are: behind `sums` where they are integers.
     const void* add_up(const Pass& pass, const Portion& some, char* scratch, char* sums) const;
     void finish(const Pass& pass, const Portion& some, const void* sums) const;
+
+    static constexpr int64_t kStage = 8 * kGroup;
 
     ConvolutionShape shape_;
     bool integer_;

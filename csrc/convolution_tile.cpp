@@ -11,7 +11,7 @@ const void* Convolution::add_up(const Pass& pass, const Portion& some, char* scr
     const VectorKernels& vectors = pass.vectors;
     const Pattern& pattern = plan.patterns[size_t(some.tile.pattern)];
     const int64_t element = element_bytes(), lanes = vectors.bytes / element, channels = slot_channels();
-    const int64_t slot_bytes = (tables() ? kRows : 1) * int64_t(vectors.bytes);
+    const int64_t slot_bytes = slot_vectors() * vectors.bytes;
     const int64_t slots = this->slots(), taps = shape_.taps();
     const int64_t together = int64_t(1) << plan.log_tile, padded = round_up(some.tile.vectors, together);
     char* stage = scratch + plan.block * plan.slots * slot_bytes;

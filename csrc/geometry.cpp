@@ -61,6 +61,11 @@ Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pie
     const double taps = double(shape.taps());
     Choice best{0, 1, 1, 1, 1};
     double least = std::numeric_limits<double>::infinity();
+    const auto consider = [&](double cost, const Choice& choice) {
+        if (cost >= least) return;
+        least = cost;
+        best = choice;
+    };
     for (int log_tile = 0; log_tile < 3; ++log_tile) {
         const int64_t together = int64_t(1) << log_tile;
         if (costs.lookup[log_tile] == 0 || (log_tile > 0 && together >= 2 * vectors)) continue;
@@ -81,20 +86,13 @@ Choice choose(const Planner& planner, const ConvolutionShape& shape, int64_t pie
                 for (const int64_t parts : {1, threads}) {
                     const int64_t rounds = (tiles * parts + threads - 1) / threads;
                     const double part_filters = double(part_of_filters(shape, parts));
-                    const double cost = double(rounds) * (build * slower + part_filters * sum);
-                    if (cost < least) {
-                        least = cost;
-                        best = {log_tile, tile, block, parts, 1};
-                    }
+                    consider(double(rounds) * (build * slower + part_filters * sum), {log_tile, tile, block, parts, 1});
                 }
                 if (threads == 1 || !costs.divisible || groups < threads) continue;
                 const double filters = double(shape.group_filters());
                 const double added = (2 * costs.spill * double(tile) * filters + kPause) / double(groups);
-                const double cost = double(tiles) * ((build * slower + filters * sum) / threads + added);
-                if (cost < least) {
-                    least = cost;
-                    best = {log_tile, tile, block, 1, threads};
-                }
+                consider(double(tiles) * ((build * slower + filters * sum) / threads + added),
+                         {log_tile, tile, block, 1, threads});
             }
         }
     }

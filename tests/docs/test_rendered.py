@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +59,13 @@ def test_numbers_are_those_of_the_record(render):
     assert [bar.text for bar in bytes_on_disk.bars] == ["44.8", "1.4"]
     assert [(bar.text, bar.binary) for bar in time.bars] == [("12.00", False), ("4.00", True)]
     assert [(bar.text, bar.binary) for bar in error.bars] == [("0.64", False), ("0.53", True)]
+
+
+def test_a_record_without_the_network_of_the_overview_is_left_out(render, tmp_path):
+    (tmp_path / "results" / "inference").mkdir(parents=True)
+    partial = {"date": "2030-01-02T03:04:05Z", "networks": {"lenet5": network(signwise_float32=4.0)}}
+    (tmp_path / "results" / "inference" / "abacus.json").write_text(json.dumps(partial))
+    assert set(render.readme(tmp_path / "results").values()) == {render.MISSING}
 
 
 def test_the_page_on_kernels_shows_every_layer_of_the_record(render):
