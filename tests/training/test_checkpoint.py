@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,20 @@ def test_a_crash_between_the_two_renames_leaves_the_one_before(tmp_path: Path) -
     (tmp_path / checkpoint.CURRENT).rename(tmp_path / checkpoint.PREVIOUS)
     found, _ = checkpoint.read(tmp_path)
     assert found is not None and found.record["progress"]["step"] == 1
+
+
+def test_a_reader_beside_a_writer_always_finds_a_whole_checkpoint(tmp_path: Path) -> None:
+    checkpoint.write(tmp_path, make(0))
+    writer = threading.Thread(target=lambda: [checkpoint.write(tmp_path, make(step)) for step in range(1, 500)])
+    writer.start()
+    steps = []
+    while writer.is_alive():
+        found, complaints = checkpoint.read(tmp_path)
+        assert found is not None and not complaints
+        steps.append(found.record["progress"]["step"])
+        assert torch.equal(found.tensors["network/weight"], torch.full((3, 4), float(steps[-1])))
+    writer.join()
+    assert len(set(steps)) > 50, "the reader must meet the writer at many moments"
 
 
 def test_without_a_good_checkpoint_the_error_says_so(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from signwise.atomic import atomic_write
@@ -78,13 +78,17 @@ def read_tensors(path: Path) -> Checkpoint:
 
     Raises:
         FormatError: the file is not one of ours, or it is damaged.
+        FileNotFoundError: there is none.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
-        record = json.loads(metadata["signwise"])
+        # At once: a run that goes on may put another file under this name at any moment.
+        data = path.read_bytes()
+        tensors = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        record = json.loads(header["__metadata__"]["signwise"])
         version, checksum = record["version"], record["checksum"]
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from error
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -114,10 +118,10 @@ def read(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     complaints: list[str] = []
     for name in (CURRENT, PREVIOUS):
         path = folder / name
-        if not path.exists():
-            continue
         try:
             return read_tensors(path), complaints
+        except FileNotFoundError:
+            continue
         except FormatError as error:
             complaints.append(str(error))
     if complaints:
