@@ -15,7 +15,7 @@ import torch
 
 from signwise import datasets
 from signwise.compiler import compile as compile_model
-from signwise.compiler.measure import error_rate
+from signwise.program.evaluate import error_rate
 from signwise.provenance import write_record
 from signwise.training.trained import load_run
 

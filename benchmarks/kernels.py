@@ -22,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from signwise.program import operations as ops
+from signwise.program.program import Program
 from signwise.provenance import write_record
-from signwise.runtime import Model, native, ops
-from signwise.runtime.program import Program
+from signwise.runtime import native
+from signwise.runtime.session import Session
 
 VECTOR_BYTES = {"avx512vnni": 64, "avx512": 64, "avx2": 32, "neon": 16, "portable": 16}
 WEIGHTS_A_LOOKUP = 5
@@ -107,7 +109,7 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
     """One row of the record."""
     library = native.library()
     assert library is not None
-    model = Model(program(layer, eight_bits=eight_bits), threads=1)
+    model = Session(program(layer, eight_bits=eight_bits), threads=1)
     lowered = model.native
     assert lowered is not None
     images = np.random.default_rng(1).standard_normal((1, *model.program.input_shape)).astype(np.float32)

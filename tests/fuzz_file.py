@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from signwise.errors import FormatError
-from signwise.runtime import Model, ops
-from signwise.runtime.bits import pack_signs
-from signwise.runtime.file import decode, encode
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.bits import pack_signs
+from signwise.program.file import decode, encode
+from signwise.program.program import Program
+from signwise.runtime.session import Session
 
 # Numbers and texts that tend to break readers: limits, signs, wrong types, overflows.
 NASTY = [
@@ -201,7 +202,7 @@ def main() -> None:
             if arguments.run and is_small(program):
                 examples = np.random.default_rng(seed).standard_normal((2, *program.input_shape)).astype(np.float32)
                 with np.errstate(all="ignore"):
-                    Model(program, threads=1 + seed // 2 % 2)(examples)
+                    Session(program, threads=1 + seed // 2 % 2)(examples)
                 outcomes["run"] += 1
         slowest = max(slowest, time.perf_counter() - started)
     print(

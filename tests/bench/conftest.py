@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from signwise.bench.network import Network, from_program
-from signwise.runtime import ops
-from signwise.runtime.bits import pack_signs
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.bits import pack_signs
+from signwise.program.program import Program
 
 
 def small_program() -> Program:

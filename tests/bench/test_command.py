@@ -8,7 +8,7 @@ import pytest
 from signwise.bench import ENGINES
 from signwise.bench.onnxruntime_engine import OnnxRuntime
 from signwise.cli import main
-from signwise.runtime.program import Program
+from signwise.program.program import Program
 
 
 @pytest.fixture

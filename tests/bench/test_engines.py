@@ -12,8 +12,8 @@ from signwise.bench.engine import PRECISIONS, Engine, Precision
 from signwise.bench.network import Network, from_program, random_input, with_float_weights, without_quantization
 from signwise.bench.trial import trial
 from signwise.errors import SignwiseError
-from signwise.runtime import fallback
-from signwise.runtime.program import Program
+from signwise.program import reference
+from signwise.program.program import Program
 
 # How far 8-bit answers may be from those in float32: each engine rounds at other places.
 TOLERANCE = {"float32": 1e-5, "int8": 0.06}
@@ -38,7 +38,7 @@ def test_an_engine_agrees_with_the_program_in_a_process_of_its_own(
     examples = random_input(network.float32, 3)
     path = engine.convert(network, precision, tmp_path)
     done = trial(engine, precision, path, examples, threads=1)
-    expected = fallback.run(network.float32, examples)
+    expected = reference.run(network.float32, examples)
     assert np.abs(done.answers - expected).max() <= TOLERANCE[precision] * np.abs(expected).max()
     assert done.peak_bytes > 10_000_000
 
@@ -72,7 +72,7 @@ def test_a_crash_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_float_weights_change_the_bytes_and_not_the_answers(program: Program) -> None:
     float_program = with_float_weights(program)
     examples = random_input(program, 2)
-    assert fallback.run(float_program, examples) == pytest.approx(fallback.run(program, examples), rel=1e-5)
+    assert reference.run(float_program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5)
     signs = 8 * 72 + 12 * 72
     scales = 8 + 12
     assert float_program.nbytes == program.nbytes - signs // 8 + 4 * signs - 4 * scales

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from signwise.cli import main
-from signwise.runtime.file import load
+from signwise.program.file import load
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 from signwise.cli import main
 from signwise.cli.train import default_folder
 from signwise.datasets import load
-from signwise.runtime.ops import Dense, Flatten
-from signwise.runtime.program import Program
+from signwise.program.operations import Dense, Flatten
+from signwise.program.program import Program
 from signwise.training import Recipe, recipe
 from signwise.training.run_folder import read_config
 

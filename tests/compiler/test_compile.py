@@ -8,8 +8,8 @@ from torch import nn
 
 import signwise as sw
 from signwise.compiler import compile  # noqa: A004
-from signwise.runtime import fallback
-from signwise.runtime.file import encode
+from signwise.program import reference
+from signwise.program.file import encode
 
 IMAGE = (3, 9, 8)
 
@@ -41,7 +41,7 @@ def check(model, shape=IMAGE, kinds=None):
     examples = torch.randn(3, *shape)
     with torch.no_grad():
         expected = model(examples).numpy()
-    found = fallback.run(program, examples.numpy())
+    found = reference.run(program, examples.numpy())
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     if kinds is not None:
         assert [operation.kind for operation in program.ops] == kinds

@@ -11,8 +11,9 @@ from torch import nn
 
 import signwise as sw
 from signwise.compiler import compile  # noqa: A004
-from signwise.runtime import fallback, ops
-from signwise.runtime.file import decode, encode
+from signwise.program import operations as ops
+from signwise.program import reference
+from signwise.program.file import decode, encode
 
 
 def trained(name):
@@ -57,7 +58,7 @@ def test_a_compiled_network_answers_as_pytorch_in_the_bytes_of_the_summary(name)
     images = examples(name, 2)
     with torch.no_grad():
         expected = model(images).numpy()
-    found = fallback.run(program, images.numpy())
+    found = reference.run(program, images.numpy())
     assert np.isfinite(expected).all() and close(found, expected, 1e-4)
     assert Counter(operation.kind for operation in program.ops) == OPERATIONS[name]
 
@@ -82,7 +83,7 @@ def test_eight_bit_activations_lose_little(name):
     fresh = examples(name, 8)
     with torch.no_grad():
         expected = model(fresh).numpy()
-    found = fallback.run(program, fresh.numpy())
+    found = reference.run(program, fresh.numpy())
     # Untrained networks amplify rounding; a wrong scale or sign would leave nothing of the correlation.
     assert np.corrcoef(found.reshape(-1), expected.reshape(-1))[0, 1] > 0.99
 
@@ -94,4 +95,4 @@ def test_raw_pixels_can_be_the_input():
     with torch.no_grad():
         expected = model(images.float()).numpy()
     assert program.ops[0].kind == "affine"
-    assert close(fallback.run(program, images.numpy()), expected, 1e-4)
+    assert close(reference.run(program, images.numpy()), expected, 1e-4)

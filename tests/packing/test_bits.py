@@ -9,7 +9,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from signwise.packing.bits import pack_bits, unpack_bits  # noqa: E402
-from signwise.runtime.bits import pack_signs  # noqa: E402
+from signwise.program.bits import pack_signs  # noqa: E402
 
 
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 4), terms=st.integers(1, 40))

@@ -21,8 +21,8 @@ def made(monkeypatch):
         prepared.append(program)
         return original(program, threads)
 
-    original = plans.Model
-    monkeypatch.setattr(plans, "Model", counting)
+    original = plans.Session
+    monkeypatch.setattr(plans, "Session", counting)
     if native.library() is None:
         pytest.skip("the native library is not built")
     return prepared

@@ -19,7 +19,7 @@ from signwise.bench.network import Network, random_input, with_float_weights
 from signwise.bench.timing import Timing, alternate
 from signwise.bench.trial import Trial, spare_onednn_the_tiles, trial
 from signwise.errors import SignwiseError
-from signwise.runtime import fallback
+from signwise.program import reference as fallback
 
 ILLEGAL_INSTRUCTION = "Illegal instruction"
 

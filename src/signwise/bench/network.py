@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.export.onnx_model import float_weight
-from signwise.runtime import ops
-from signwise.runtime.program import Program
+from signwise.export.onnx import float_weight
+from signwise.program import operations as ops
+from signwise.program.program import Program
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +45,7 @@ def from_program(program: Program, count: int = 4) -> Network:
 
 def _quantized(program: Program, examples: npt.NDArray[np.float32]) -> Program | None:
     try:
-        from signwise.compiler.quantize import quantize
+        from signwise.program.quantize import quantize
 
         return quantize(program, examples)
     except ModuleNotFoundError as error:

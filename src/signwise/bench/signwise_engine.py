@@ -44,7 +44,7 @@ class Numpy(Signwise):
     title = "numpy fallback"
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        from signwise.runtime.fallback import run
-        from signwise.runtime.file import load
+        from signwise.program.file import load
+        from signwise.program.reference import run
 
         return partial(run, load(path))

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from signwise.bench.engine import Engine, Precision, Runner
 from signwise.bench.network import Network, with_float_weights
-from signwise.runtime import ops
-from signwise.runtime.file import load
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.file import load
+from signwise.program.program import Program
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ from torch import nn
 from signwise import compiler, models
 from signwise.bench.network import Network, random_input
 from signwise.convert import binarize_, first_and_last, last
-from signwise.runtime import Model
+from signwise.runtime.session import Session
 from signwise.schedule import BinarizationSchedule
 
 INPUT_SHAPES = {"lenet5": (1, 28, 28)}
@@ -84,5 +84,5 @@ def _compiled(model: nn.Module, shape: tuple[int, ...], state_dict_bytes: int) -
     network = Network(float32=program, int8=quantized, examples=examples)
     with torch.inference_mode():
         expected = model(torch.from_numpy(examples)).numpy()
-    difference = float(np.abs(Model(program)(examples) - expected).max() / np.abs(expected).max())
+    difference = float(np.abs(Session(program)(examples) - expected).max() / np.abs(expected).max())
     return Untrained(network=network, state_dict_bytes=state_dict_bytes, difference=difference)

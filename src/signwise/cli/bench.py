@@ -52,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     from signwise.bench.measure import Plan, compare
     from signwise.bench.network import from_program
     from signwise.bench.report import as_data, table
+    from signwise.program.file import load
     from signwise.provenance import write_record
     from signwise.runtime import native
-    from signwise.runtime.file import load
 
     threads = arguments.threads or sorted({1, native.default_threads()})
     for name, values in (("batch", arguments.batch), ("threads", threads), ("seconds", [arguments.seconds])):

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from signwise.runtime import ops
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.program import Program
 
 _EXAMPLES = """examples:
   signwise inspect resnet18.sw             a table of its operations, and the totals
@@ -49,7 +49,7 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the file and print."""
     from signwise import shipped
-    from signwise.runtime.file import load
+    from signwise.program.file import load
 
     path = shipped.resolve(arguments.file)
     program = load(path)

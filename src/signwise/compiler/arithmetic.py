@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from signwise.compiler.known import Call, Constant, Known, Numbers, Padded, UnsupportedError, Value
-from signwise.runtime import ops
+from signwise.program import operations as ops
 
 
 def _per_channel(call: Call, value: int, operand: Known | float) -> Numbers:

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from signwise.compiler.draft import Draft
 from signwise.compiler.fuse import fuse_
-from signwise.compiler.measure import error_rate
 from signwise.compiler.prepare import prepare
-from signwise.compiler.quantize import quantize
 from signwise.compiler.trace import trace
 from signwise.errors import SignwiseError
-from signwise.runtime import ops
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.evaluate import error_rate
+from signwise.program.program import Program
+from signwise.program.quantize import quantize
 
 Examples: TypeAlias = Union[Tensor, npt.NDArray[Any]]
 

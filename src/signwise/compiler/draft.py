@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from signwise.runtime import ops
-from signwise.runtime.program import Program
-from signwise.runtime.validate import Shape, output_shape
+from signwise.program import operations as ops
+from signwise.program.checks import Shape, output_shape
+from signwise.program.program import Program
 
 TENSORS = ("weight", "scale", "bias")  # the attributes of operations that name tensors
 

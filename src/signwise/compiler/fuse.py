@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from signwise.compiler.draft import Draft
-from signwise.runtime import ops
+from signwise.program import operations as ops
 
 Rule = Callable[[Draft, int], bool]
 

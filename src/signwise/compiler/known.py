@@ -10,8 +10,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from signwise.compiler.draft import Draft
-from signwise.runtime import ops
-from signwise.runtime.bits import pack_signs
+from signwise.program import operations as ops
+from signwise.program.bits import pack_signs
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
 

@@ -15,7 +15,7 @@ import numpy as np
 from signwise.compiler.arithmetic import add, divide, multiply, reverse_subtract, subtract
 from signwise.compiler.known import Call, Constant, Known, Padded, UnsupportedError, Value
 from signwise.packing.bits import unpack_bits
-from signwise.runtime import ops
+from signwise.program import operations as ops
 
 Translation = Callable[..., Known]
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from signwise.export.onnx_model import to_onnx
+from signwise.export.onnx import to_onnx
 
 __all__ = ["to_onnx"]

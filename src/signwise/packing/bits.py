@@ -1,4 +1,4 @@
-"""Signs as bits, for tensors on any device: the layout of :mod:`signwise.runtime.bits`."""
+"""Signs as bits, for tensors on any device: the layout of :mod:`signwise.program.bits`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from signwise.errors import SignwiseError
 from signwise.packing.bits import unpack_bits
 from signwise.packing.plans import run_native
-from signwise.runtime import ops
+from signwise.program import operations as ops
 
 
 @torch.library.custom_op(

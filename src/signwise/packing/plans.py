@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from signwise.runtime import Model, native, ops
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.program import Program
+from signwise.runtime import native
+from signwise.runtime.session import Session
 
 LARGEST_SHAPES = 4  # input shapes of one layer that stay prepared: each holds the bits in the kernels' own order
 
@@ -25,7 +27,7 @@ class Plan:
     since a plan goes when they go.
     """
 
-    model: Model
+    model: Session
     scale: Tensor | None
     bias: Tensor | None
     versions: tuple[int, ...]
@@ -76,7 +78,7 @@ def run_native(
             plans.pop(key, None)
             while len(plans) >= LARGEST_SHAPES:
                 del plans[next(iter(plans))]
-            plans[key] = plan = Plan(Model(program, threads), scale, bias, versions)
+            plans[key] = plan = Plan(Session(program, threads), scale, bias, versions)
     return torch.from_numpy(plan.model(examples.detach().numpy()))
 
 

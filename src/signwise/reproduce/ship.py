@@ -9,11 +9,11 @@ import torch
 
 from signwise import datasets
 from signwise.compiler import compile as compile_model
-from signwise.compiler.measure import error_rate
 from signwise.errors import SignwiseError
+from signwise.program.evaluate import error_rate
+from signwise.program.program import Program
 from signwise.reproduce.naming import is_full
 from signwise.reproduce.record import Record
-from signwise.runtime.program import Program
 from signwise.training.trained import Trained, load_run
 
 

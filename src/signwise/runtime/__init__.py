@@ -1,17 +1,17 @@
-"""Programs and how to run them: numpy and the native kernels alone, never PyTorch."""
+"""Programs made ready to run: numpy and the native kernels alone, never PyTorch."""
 
 from __future__ import annotations
 
 from os import PathLike
 
-from signwise.runtime import file
-from signwise.runtime.executor import Model
-from signwise.runtime.program import Program
+from signwise.program import file
+from signwise.program.program import Program
+from signwise.runtime.session import Session
 
-__all__ = ["Model", "Program", "load"]
+__all__ = ["Program", "Session", "load"]
 
 
-def load(path: str | PathLike[str], threads: int | None = None) -> Model:
+def load(path: str | PathLike[str], threads: int | None = None) -> Session:
     """Read a ``.sw`` file and make it ready to run; everything is checked before anything runs.
 
     Args:
@@ -21,4 +21,4 @@ def load(path: str | PathLike[str], threads: int | None = None) -> Model:
     Returns:
         A function from numpy arrays to numpy arrays: ``load("net.sw")(images)``.
     """
-    return Model(file.load(path), threads)
+    return Session(file.load(path), threads)

@@ -140,7 +140,7 @@ def default_threads() -> int:
 
 
 class NativeProgram:
-    """A program that the library has prepared; see :mod:`signwise.runtime.executor` for how it is filled.
+    """A program that the library has prepared; see :mod:`signwise.runtime.session` for how it is filled.
 
     Calls may come from several threads at once.
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import FormatError, SignwiseError
-from signwise.runtime.ops import KINDS, Operation, Quantized, check_integer
-from signwise.runtime.validate import LARGEST_OPERATIONS, Shape, check_tensors, infer_shapes
+from signwise.program.checks import LARGEST_OPERATIONS, Shape, check_tensors, infer_shapes
+from signwise.program.operations import KINDS, Operation, Quantized, check_integer
 
 VERSION = 1
 
@@ -38,7 +38,7 @@ class Program:
         about: free text by keyword, for people: what was trained, on which data, how well.
 
     Example:
-        >>> from signwise.runtime.ops import Relu
+        >>> from signwise.program.operations import Relu
         >>> Program(input_shape=(3,), ops=(Relu(inputs=(0,)),), tensors={}, output=1).output_shape
         (3,)
     """
@@ -130,13 +130,13 @@ class Program:
 
     @cached_property
     def _model(self) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:
-        from signwise.runtime import Model
+        from signwise.runtime.session import Session
 
-        return Model(self)
+        return Session(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the program to one ``.sw`` file, whole or not at all."""
-        from signwise.runtime.file import save
+        from signwise.program.file import save
 
         save(self, path)
 

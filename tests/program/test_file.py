@@ -12,9 +12,9 @@ import pytest
 from safetensors.numpy import load as load_tensors
 
 from signwise.errors import FormatError, SignwiseError
-from signwise.runtime import ops
-from signwise.runtime.file import decode, encode, load
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.file import decode, encode, load
+from signwise.program.program import Program
 
 fuzz = runpy.run_path(str(Path(__file__).parents[1] / "fuzz_file.py"))
 
@@ -64,7 +64,7 @@ def test_a_saved_program_loads_equal(tmp_path):
 
 def test_loading_needs_no_torch(tmp_path):
     tiny().save(tmp_path / "net.sw")
-    code = "import sys; sys.modules['torch'] = None; from signwise.runtime.file import load; load(sys.argv[1])"
+    code = "import sys; sys.modules['torch'] = None; from signwise.program.file import load; load(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, tmp_path / "net.sw"], check=True)
 
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from signwise import __version__
 from signwise.errors import SignwiseError
-from signwise.runtime import ops
-from signwise.runtime.bits import unpack_signs
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.bits import unpack_signs
+from signwise.program.program import Program
 
 if TYPE_CHECKING:
     import onnx

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signwise.errors import SignwiseError
-from signwise.runtime import fallback, ops
-from signwise.runtime.bits import pack_signs, unpack_signs
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program import reference
+from signwise.program.bits import pack_signs, unpack_signs
+from signwise.program.program import Program
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -24,7 +25,7 @@ def signs(seed, *shape):
 
 def run(operations, examples, tensors=None):
     made = Program(input_shape=examples.shape[1:], ops=operations, tensors=tensors or {}, output=len(operations))
-    found = fallback.run(made, examples)
+    found = reference.run(made, examples)
     assert found.dtype == np.float32 and found.shape[1:] == made.output_shape
     return found
 
@@ -159,4 +160,4 @@ def test_an_empty_batch_gives_an_empty_answer():
 def test_a_program_may_give_back_its_input():
     examples = random(0, 2, 3)
     same = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=0)
-    np.testing.assert_array_equal(fallback.run(same, examples), examples)
+    np.testing.assert_array_equal(reference.run(same, examples), examples)

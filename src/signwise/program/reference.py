@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from signwise.runtime import ops
-from signwise.runtime.bits import unpack_signs
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.bits import unpack_signs
+from signwise.program.program import Program
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import FormatError
-from signwise.runtime import ops
+from signwise.program import operations as ops
 
 Shape: TypeAlias = tuple[int, ...]
 Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]

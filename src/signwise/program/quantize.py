@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.runtime import ops
-from signwise.runtime.fallback import values
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.program import Program
+from signwise.program.reference import values
 
 BATCH = 16
 SAMPLE = 2**13  # numbers of each value that are looked at, for each batch of examples

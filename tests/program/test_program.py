@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from signwise.errors import FormatError, SignwiseError
-from signwise.runtime import ops
-from signwise.runtime.program import Program
-from signwise.runtime.validate import LARGEST_ACTIVATIONS, infer_shapes
+from signwise.program import operations as ops
+from signwise.program.checks import LARGEST_ACTIVATIONS, infer_shapes
+from signwise.program.program import Program
 
 
 def conv(**changes):

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.runtime import Model, fallback, file, load, native, ops
-from signwise.runtime.program import Program
+from signwise.program import file, reference
+from signwise.program import operations as ops
+from signwise.program.program import Program
+from signwise.runtime import load, native
+from signwise.runtime.session import Session
 
 ISAS = native.available_isas()
 needs_library = pytest.mark.skipif(not ISAS, reason="needs the native library")
@@ -162,8 +165,8 @@ def scaled_answers(seed, *, eight_bits):
     """What a random program answers by the kernels and by numpy, over the largest answer where that exceeds 1."""
     program = Writer(seed, eight_bits=eight_bits).program()
     batch = batch_for(program, seed)
-    expected = fallback.run(program, batch)
-    found = Model(program, threads=1 + seed % 3)(batch)
+    expected = reference.run(program, batch)
+    found = Session(program, threads=1 + seed % 3)(batch)
     scale = max(1.0, float(np.abs(expected).max()))
     return found / scale, expected / scale
 
@@ -206,7 +209,7 @@ def test_pools_of_integers_are_exact(isa, kind, threads):
     image = rng.integers(0, 64, (1, 36, 32, 32)).astype(np.float32)
     for output in (3, 4, 5):
         program = Program(input_shape=(36, 32, 32), ops=operations, tensors=tensors, output=output)
-        np.testing.assert_array_equal(Model(program, threads)(image), fallback.run(program, image))
+        np.testing.assert_array_equal(Session(program, threads)(image), reference.run(program, image))
 
 
 @needs_library
@@ -244,9 +247,9 @@ def test_threads_that_share_the_rows_of_images_give_numpys_answer(isa, kept):
     last = add(ops.GlobalPool(inputs=(last,)))
     program = Program(input_shape=(3, 32, 32), ops=tuple(operations), tensors=tensors, output=last)
     images = rng.integers(0, 64, (3, 3, 32, 32)).astype(np.float32)
-    expected = fallback.run(program, images)
+    expected = reference.run(program, images)
     for count, threads in ((1, 1), (1, 2), (3, 2), (2, 3)):
-        found = Model(program, threads)(images[:count])
+        found = Session(program, threads)(images[:count])
         np.testing.assert_allclose(found, expected[:count], rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
@@ -273,9 +276,9 @@ def small_network(seed=0):
 def test_the_answer_to_an_example_does_not_depend_on_its_batch_or_the_threads(threads):
     program = small_network()
     batch = batch_for(program, 0, size=23)
-    model = Model(program, threads)
+    model = Session(program, threads)
     whole = model(batch)
-    np.testing.assert_allclose(whole, fallback.run(program, batch), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(whole, reference.run(program, batch), rtol=1e-4, atol=1e-3)
     for size in (1, 2, 4, 9):
         np.testing.assert_allclose(model(batch[:size]), whole[:size], rtol=1e-5, atol=1e-4)
 
@@ -283,7 +286,7 @@ def test_the_answer_to_an_example_does_not_depend_on_its_batch_or_the_threads(th
 @needs_library
 def test_calls_from_many_threads_at_once_agree():
     program = small_network()
-    model = Model(program, threads=3)
+    model = Session(program, threads=3)
     batches = [batch_for(program, seed, size=1 + seed) for seed in range(8)]
     expected = [model(batch) for batch in batches]
     wrong = []
@@ -318,7 +321,7 @@ def large_layers() -> Program:
 def test_threads_that_share_one_example_give_its_answer(threads):
     program = large_layers()
     batch = batch_for(program, 0, size=1)
-    np.testing.assert_allclose(Model(program, threads)(batch), Model(program, 1)(batch), rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(Session(program, threads)(batch), Session(program, 1)(batch), rtol=1e-5, atol=1e-3)
 
 
 @needs_library
@@ -348,13 +351,13 @@ assert os.waitpid(child, 0)[1] == 0
 @needs_library
 def test_an_empty_batch_has_no_answers():
     program = small_network()
-    assert Model(program)(np.empty((0, *program.input_shape))).shape == (0, 7)
+    assert Session(program)(np.empty((0, *program.input_shape))).shape == (0, 7)
 
 
 @needs_library
 def test_the_input_itself_may_be_the_answer():
     program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=0)
-    np.testing.assert_array_equal(Model(program)(np.array([[-1, 0, 2]])), [[-1, 0, 2]])
+    np.testing.assert_array_equal(Session(program)(np.array([[-1, 0, 2]])), [[-1, 0, 2]])
 
 
 @needs_library
@@ -362,7 +365,7 @@ def test_a_nan_reaches_the_answer():
     program = small_network()
     batch = batch_for(program, 0, size=1)
     batch[0, 0, 5, 5] = np.nan
-    assert np.isnan(Model(program)(batch)).all()
+    assert np.isnan(Session(program)(batch)).all()
 
 
 @needs_library
@@ -370,7 +373,7 @@ def test_a_call_leaves_its_input_as_it_was():
     program = small_network()
     batch = batch_for(program, 0, size=3)
     before = batch.copy()
-    Model(program)(batch)
+    Session(program)(batch)
     np.testing.assert_array_equal(batch, before)
 
 
@@ -380,7 +383,7 @@ def test_memory_for_values_is_used_again():
     program = Program(
         input_shape=(8, 16, 16), ops=tuple(ops.Relu(inputs=(i,)) for i in range(20)), tensors={}, output=20
     )
-    assert Model(program).native.activation_bytes(1) <= 3 * 8 * 16 * 16 * 4
+    assert Session(program).native.activation_bytes(1) <= 3 * 8 * 16 * 16 * 4
 
 
 @needs_library
@@ -388,7 +391,7 @@ def test_binary_weights_take_little_more_than_a_bit():
     bits = np.zeros((256, 256 * 9 // 8), np.uint8)
     layer = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=256, kernel=(3, 3))
     program = Program(input_shape=(256, 8, 8), ops=(layer,), tensors={"w": bits}, output=1)
-    assert Model(program).native.weight_bytes < 1.2 * bits.nbytes
+    assert Session(program).native.weight_bytes < 1.2 * bits.nbytes
 
 
 def test_a_saved_program_is_loaded_and_run(tmp_path):
@@ -396,7 +399,7 @@ def test_a_saved_program_is_loaded_and_run(tmp_path):
     program.save(tmp_path / "net.sw")
     batch = batch_for(program, 1, size=2)
     found = load(tmp_path / "net.sw", threads=1)(batch)
-    np.testing.assert_allclose(found, fallback.run(program, batch), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(found, reference.run(program, batch), rtol=1e-4, atol=1e-3)
 
 
 def test_without_the_library_numpy_answers(monkeypatch, tmp_path):
@@ -404,16 +407,16 @@ def test_without_the_library_numpy_answers(monkeypatch, tmp_path):
     program = small_network()
     batch = batch_for(program, 2, size=2)
     with pytest.warns(RuntimeWarning, match="without its native kernels"):
-        model = Model(program)
-    np.testing.assert_array_equal(model(batch), fallback.run(program, batch))
+        model = Session(program)
+    np.testing.assert_array_equal(model(batch), reference.run(program, batch))
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True, 5000])
 def test_a_thread_count_outside_its_range_is_refused_by_name(threads):
     with pytest.raises(ValueError, match="threads must be an integer from 1 to 1024"):
-        Model(small_network(), threads)
+        Session(small_network(), threads)
 
 
 def test_an_input_of_the_wrong_shape_is_refused():
     with pytest.raises(SignwiseError, match=r"must have shape \(batch, 6, 11, 13\)"):
-        Model(small_network())(np.zeros((6, 11, 13)))
+        Session(small_network())(np.zeros((6, 11, 13)))

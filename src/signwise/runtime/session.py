@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from signwise.runtime import fallback, native, ops
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program import reference
+from signwise.program.program import Program
+from signwise.runtime import native
 
 # The numbers of signwise.h.
 _KINDS: dict[type[ops.Operation], int] = {
@@ -24,7 +26,7 @@ _KINDS: dict[type[ops.Operation], int] = {
 _TYPES = {"uint8": 1, "int8": 2, "uint6": 3}
 
 
-class Model:
+class Session:
     """A program that is ready to run, natively where the library is there, else with numpy.
 
     The weights are put in the order of the kernels once; memory for values is planned once and used again. Calls may
@@ -37,7 +39,7 @@ class Model:
 
     Example:
         >>> program = Program(input_shape=(2,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1)
-        >>> Model(program)(np.array([[-1.0, 2.0]]))
+        >>> Session(program)(np.array([[-1.0, 2.0]]))
         array([[0., 2.]], dtype=float32)
     """
 
@@ -56,7 +58,7 @@ class Model:
             examples: ``(batch, *input_shape)``, of any real type.
         """
         if self.native is None:
-            return fallback.run(self.program, examples)
+            return reference.run(self.program, examples)
         batch = self.program.as_input(examples)
         answers = np.empty((len(batch), *self.program.output_shape), np.float32)
         self.native.run(batch, answers)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.runtime.program import Program
+from signwise.program.program import Program
 
 BATCH = 64
 
@@ -17,7 +17,7 @@ def error_rate(program: Program, images: npt.NDArray[Any], labels: npt.NDArray[A
     """The share of examples whose largest output is not at their label.
 
     Example:
-        >>> from signwise.runtime.ops import Relu
+        >>> from signwise.program.operations import Relu
         >>> program = Program(input_shape=(2,), ops=(Relu(inputs=(0,)),), tensors={}, output=1)
         >>> error_rate(program, np.array([[0, 1], [1, 0], [3, 2], [0, 9]]), np.array([1, 0, 0, 0]))
         0.25

@@ -3,7 +3,7 @@
 An operation reads earlier values and makes one new value. Every example of a batch goes through it alone, so shapes
 leave the batch out: ``(channels, height, width)`` for images, ``(features,)`` for vectors. Each class checks its own
 attributes when it is made; what depends on the other operations (shapes, tensors) is checked in
-:mod:`signwise.runtime.validate`.
+:mod:`signwise.program.checks`.
 
 Values are float32, or, where an operation has an ``out``, 8-bit integers q with a scale s that stand for s * q:
 

@@ -9,10 +9,11 @@ from torch import nn
 
 import signwise as sw
 from signwise.compiler import compile  # noqa: A004
-from signwise.compiler.quantize import Range, quantize
-from signwise.runtime import fallback, ops
-from signwise.runtime.bits import pack_signs
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program import reference
+from signwise.program.bits import pack_signs
+from signwise.program.program import Program
+from signwise.program.quantize import Range, quantize
 
 
 def seen(*batches, narrow=False):
@@ -133,7 +134,7 @@ def test_a_shortcut_that_integers_hold_without_loss_is_kept_in_them(pool, narrow
     assert shortcut == padded and (None if shortcut is None else shortcut.type) == expected
     assert first is not None and conv is None and rest == [None] * 3
     floats = replace(quantized, ops=(quantized.ops[0], *program.ops[1:]))
-    np.testing.assert_allclose(fallback.run(quantized, images), fallback.run(floats, images), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(reference.run(quantized, images), reference.run(floats, images), rtol=1e-5, atol=1e-5)
 
 
 def test_a_binary_layer_that_reads_the_input_gets_integers_too():
@@ -145,7 +146,7 @@ def test_a_binary_layer_that_reads_the_input_gets_integers_too():
     assert program.ops[0].out is not None and program.ops[0].out.type == "uint8"
     with torch.no_grad():
         expected = model.eval()(examples).numpy()
-    np.testing.assert_allclose(fallback.run(program, examples.numpy()), expected, atol=6 * 0.51)
+    np.testing.assert_allclose(reference.run(program, examples.numpy()), expected, atol=6 * 0.51)
 
 
 def test_the_loss_is_measured_and_kept():

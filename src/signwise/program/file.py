@@ -19,7 +19,7 @@ from safetensors.numpy import load as load_tensors
 
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
-from signwise.runtime.program import Program
+from signwise.program.program import Program
 
 KEY = "signwise"
 LARGEST_HEADER = 2**24
@@ -53,7 +53,7 @@ def encode(program: Program) -> bytes:
     """The bytes of the file.
 
     Example:
-        >>> from signwise.runtime.ops import Relu
+        >>> from signwise.program.operations import Relu
         >>> program = Program(input_shape=(3,), ops=(Relu(inputs=(0,)),), tensors={}, output=1)
         >>> decode(encode(program)).to_json() == program.to_json()
         True

@@ -10,10 +10,12 @@ import onnxruntime
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.export import onnx_model, to_onnx
-from signwise.runtime import fallback, ops
-from signwise.runtime.bits import pack_signs
-from signwise.runtime.program import Program
+from signwise.export import onnx as onnx_model
+from signwise.export import to_onnx
+from signwise.program import operations as ops
+from signwise.program import reference
+from signwise.program.bits import pack_signs
+from signwise.program.program import Program
 
 UINT8 = ops.Quantized(type="uint8", scale=0.25)
 INT8 = ops.Quantized(type="int8", scale=0.125)
@@ -61,7 +63,7 @@ def conv(shape: tuple[int, int, int], bits: int, **options: Any) -> Program:
 def test_a_convolution_means_the_same_in_onnx(bits: int, options: dict[str, Any]) -> None:
     program = conv((4, 9, 8), bits, **options)
     examples = numbers(3, 4, 9, 8)
-    assert answers(program, examples) == pytest.approx(fallback.run(program, examples), rel=1e-5, abs=1e-5)
+    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("bits", [1, 32])
@@ -73,7 +75,7 @@ def test_a_dense_layer_with_a_residual_means_the_same_in_onnx(bits: int) -> None
     tensors = {"w": weight, "s": numbers(7, seed=1), "b": numbers(7, seed=2)}
     program = Program(input_shape=(7,), ops=(layer,), tensors=tensors, output=1)
     examples = numbers(5, 7)
-    assert answers(program, examples) == pytest.approx(fallback.run(program, examples), rel=1e-5, abs=1e-6)
+    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-6)
 
 
 OTHERS: dict[str, tuple[ops.Operation, ...]] = {
@@ -99,7 +101,7 @@ OTHERS: dict[str, tuple[ops.Operation, ...]] = {
 def test_every_other_operation_means_the_same_in_onnx(operations: tuple[ops.Operation, ...]) -> None:
     program = Program(input_shape=(3, 7, 6), ops=operations, tensors={}, output=len(operations))
     examples = numbers(2, 3, 7, 6)
-    assert answers(program, examples) == pytest.approx(fallback.run(program, examples), rel=1e-5, abs=1e-6)
+    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (3,)])
@@ -108,7 +110,7 @@ def test_an_affine_means_the_same_in_onnx_for_images_and_vectors(shape: tuple[in
     tensors = {"s": numbers(3, seed=1), "b": numbers(3, seed=2)}
     program = Program(input_shape=shape, ops=(layer,), tensors=tensors, output=1)
     examples = numbers(4, *shape)
-    assert answers(program, examples) == pytest.approx(fallback.run(program, examples), rel=1e-5, abs=1e-6)
+    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-6)
 
 
 def test_the_kinds_tried_here_are_all_that_there_are() -> None:

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from signwise.runtime import Model, native, ops
-from signwise.runtime.program import Program
+from signwise.program import operations as ops
+from signwise.program.program import Program
+from signwise.runtime import native
+from signwise.runtime.session import Session
 
 ISAS = native.available_isas()
 SHAPES = 700  # of convolutions, for each instruction set and kind of input
@@ -66,7 +68,7 @@ def run_convolution(images, weight, bits, stride, padding, dilation, groups, qua
     if quantized:
         tensors |= {"one": np.ones(images.shape[1], np.float32), "zero": np.zeros(images.shape[1], np.float32)}
     program = Program(input_shape=images.shape[1:], ops=(*first, layer), tensors=tensors, output=len(first) + 1)
-    return Model(program, threads)(images)
+    return Session(program, threads)(images)
 
 
 def test_binary_convolutions_of_floats_equal_the_reference(isa):
@@ -123,7 +125,7 @@ def test_convolutions_of_integers_that_are_never_negative_are_exact(isa):
             tensors={"weight": pack(signs)},
             output=2,
         )
-        found = Model(program, pick(rng, 1, 2))(images)
+        found = Session(program, pick(rng, 1, 2))(images)
         np.testing.assert_array_equal(found, reference(images, signs, (1, 1), padding, (1, 1), 1))
 
 
@@ -164,7 +166,7 @@ def run_dense(rows, weight, bits, quantized=None, threads=1):
     )
     tensors = {"weight": pack(weight) if bits == 1 else weight}
     program = Program(input_shape=rows.shape[1:], ops=(*first, layer), tensors=tensors, output=len(first) + 1)
-    return Model(program, threads)(rows)
+    return Session(program, threads)(rows)
 
 
 @pytest.mark.parametrize("bits", [1, 32])
