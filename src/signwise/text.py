@@ -1,0 +1,59 @@
+"""Text for people: aligned tables, durations, and a hint where a name is misspelled."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+
+
+def aligned(rows: Iterable[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
+    """A table of text, its columns two spaces apart.
+
+    Args:
+        rows: the cells, headings first; every row has the same number of columns.
+        left: the columns that are aligned to the left, by number; the others hold numbers and are aligned to the right.
+
+    Example:
+        >>> print(aligned([("layer", "bytes"), ("conv1", "96"), ("classifier", "20,000")]))
+        layer        bytes
+        conv1           96
+        classifier  20,000
+    """
+    cells = list(rows)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        columns = enumerate(zip(row, widths, strict=True))
+        padded = [cell.ljust(width) if number in left else cell.rjust(width) for number, (cell, width) in columns]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as far as they matter.
+
+    Example:
+        >>> duration(59), duration(61), duration(3 * 3600 + 5 * 60)
+        ('59 s', '1 min 1 s', '3 h 5 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the nearest one that does.
+
+    Example:
+        >>> unknown_name("data set", "minst", ["mnist", "cifar10"])
+        "there is no data set 'minst': did you mean mnist?"
+        >>> unknown_name("data set", "x", ["mnist", "cifar10"])
+        "there is no data set 'x': choose from mnist, cifar10"
+    """
+    choices = list(known)
+    nearest = difflib.get_close_matches(name, choices, n=1, cutoff=0.4)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(choices)}"
+    return f"there is no {kind} {name!r}: {hint}"
