@@ -163,7 +163,7 @@ def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
 def after_step_(model: nn.Module) -> None:
     """Let every layer's method do what it does after an optimizer step (clipping, say); nothing for the paper's."""
     for _, layer in binary_layers(model):
-        layer.method.after_step_(layer.weight)
+        layer.after_step_(0.0)
 
 
 @contextmanager

@@ -52,8 +52,8 @@ def health(model: nn.Module) -> list[LayerHealth]:
     rows = []
     for name, layer in binary_layers(model):
         latent = layer.filters_first(layer.weight)
-        positive, negative = count_by_sign(latent, layer.method.groups())
-        relaxed = layer.method.weight(latent, layer.alpha, layer.zeta)
+        positive, negative = count_by_sign(latent, layer.method.groups)
+        relaxed = layer.method.weight(latent, layer.state)
         error = (relaxed.abs() - 1).abs().float()
         rows.append(
             LayerHealth(

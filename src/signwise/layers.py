@@ -39,6 +39,8 @@ class BinaryLayer(nn.Module):
     method: Method
     output_scale: float | None
     use_relaxed: bool
+    frozen: bool
+    state_names: tuple[str, ...]
 
     def __init__(self, *args: Any, method: Method = PAPER, output_scale: float | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -48,23 +50,38 @@ class BinaryLayer(nn.Module):
         """Set up what a float layer lacks; the layer's own parameters stay the same objects."""
         if output_scale is not None and not 0 < output_scale < float("inf"):
             raise SignwiseError(f"output_scale must be positive and finite, got {output_scale}")
+        for name in self.__dict__.get("state_names", ()):  # of a method that this layer had before
+            delattr(self, name)
         self.method = method
         self.output_scale = output_scale
-        self.use_relaxed = False
-        device = self.weight.device
-        self.register_buffer("alpha", torch.ones((), device=device), persistent=False)
-        self.register_buffer("zeta", torch.ones((), device=device), persistent=False)
+        self.use_relaxed = self.frozen = False
+        knobs, extras = self._knobs_at_start(), self._fresh_extras()
+        self.state_names = (*knobs, *extras)
+        for name, start in knobs.items():
+            self.register_buffer(name, torch.full((), start, device=self.weight.device), persistent=False)
+        for name, extra in extras.items():
+            if isinstance(extra, nn.Parameter):
+                self.register_parameter(name, extra)
+            else:
+                self.register_buffer(name, extra)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """What the method sees beside the latent: α, ζ, its knobs and its extras."""
+        return {name: getattr(self, name) for name in self.state_names}
 
     def relaxed_weight(self) -> Tensor:
         """The weight of the training pass, with the method's gradient to the latent; w_α for the paper's method."""
-        weight = self.method.weight(self.filters_first(self.weight), self.alpha, self.zeta)
+        weight = self.method.weight(self.filters_first(self.weight), self.state)
         return self._scaled(self.filters_back(weight))
 
     def deployed(self) -> Deployed:
-        """Signs in the latent's layout and the scale per filter; refuses latents that are not finite."""
+        """Signs in the latent's layout and the scale per filter; refuses what one bit per weight cannot hold."""
         if not bool(torch.isfinite(self.weight).all()):
             raise SignwiseError("a latent weight is NaN or infinite, so it has no sign to deploy")
         deployed = self._deploy()
+        if deployed.obstacle is not None:
+            raise SignwiseError(f"{type(self.method).__name__}: {deployed.obstacle}")
         if self.output_scale is None:
             return Deployed(self.filters_back(deployed.signs), deployed.scale)
         filters = deployed.signs.shape[0]
@@ -75,11 +92,36 @@ class BinaryLayer(nn.Module):
         """The weight that ``forward`` uses now: relaxed in training, deployed in evaluation."""
         if self.training or self.use_relaxed:
             return self.relaxed_weight()
-        deployed = self._deploy()
-        weight = deployed.signs
-        if deployed.scale is not None:
-            weight = weight * deployed.scale.view(-1, *[1] * (weight.dim() - 1))
-        return self._scaled(self.filters_back(weight))
+        weight = self.filters_back(self._deploy().dense())
+        return weight if self.output_scale is None else weight * self.output_scale
+
+    def set_progress_(self, alpha: float, zeta: float, progress: float) -> None:
+        """Set α, ζ and the method's knobs; ``progress`` goes from 0 at the first step of a training to 1 at its end."""
+        self.alpha.fill_(alpha)
+        self.zeta.fill_(zeta)
+        for name, knob in self.method.knobs().items():
+            getattr(self, name).fill_(knob(progress))
+        self.frozen = self.method.frozen(progress)
+
+    @torch.no_grad()
+    def before_step_(self) -> None:
+        """Let the method use the gradient before the optimizer does, and hide frozen latents from the optimizer."""
+        if self.weight.grad is None:
+            return
+        if type(self.method).before_step_ is not Method.before_step_:
+            latent = self.filters_first(self.weight)
+            self.method.before_step_(latent, self.filters_first(self.weight.grad), self.state)
+            self._write_back_(latent)
+        if self.frozen:
+            self.weight.grad = None
+
+    @torch.no_grad()
+    def after_step_(self, learning_rate: float) -> None:
+        """Let the method change the latents after an optimizer step that used this learning rate."""
+        if type(self.method).after_step_ is not Method.after_step_:
+            latent = self.filters_first(self.weight)
+            self.method.after_step_(latent, self.state, learning_rate)
+            self._write_back_(latent)
 
     def filters_first(self, weight: Tensor) -> Tensor:
         """The weight with one filter (or neuron) per index of dimension 0, as methods see it."""
@@ -90,27 +132,59 @@ class BinaryLayer(nn.Module):
         return weight
 
     def _deploy(self) -> Deployed:
-        return self.method.deploy(self.filters_first(self.weight.detach()))
+        return self.method.deploy(self.filters_first(self.weight.detach()), self.state)
+
+    def _write_back_(self, latent: Tensor) -> None:
+        if latent.data_ptr() != self.weight.data_ptr():  # filters_first had to copy
+            self.weight.copy_(self.filters_back(latent))
 
     def _scaled(self, weight: Tensor) -> Tensor:
-        return weight if self.output_scale is None else weight * self.output_scale
+        if self.output_scale is None:
+            return weight
+        if not self.method.blends_latent:
+            return weight * self.output_scale
+        # s α g + (1 - α) φ: the scale belongs to the binary part alone, so that α = 0 is the float network.
+        return weight * self.output_scale + (1 - self.output_scale) * (1 - self.alpha) * self.weight
+
+    def _knobs_at_start(self) -> dict[str, float]:
+        return {"alpha": 1.0, "zeta": 1.0} | {name: knob(0.0) for name, knob in self.method.knobs().items()}
+
+    def _fresh_extras(self) -> dict[str, Tensor]:
+        return self.method.extras(self.filters_first(self.weight.detach()))
 
     def reset_parameters(self) -> None:
         super().reset_parameters()  # type: ignore[misc]  # nn.Linear and the convolutions define it
-        if "alpha" in self._buffers:  # nn's own __init__ comes here before there are any buffers
-            self.alpha.fill_(1)
-            self.zeta.fill_(1)
+        if "method" not in self.__dict__:  # nn's own __init__ comes here before there is a method
+            return
+        with torch.no_grad():
+            for name, value in self._knobs_at_start().items():
+                getattr(self, name).fill_(value)
+            for name, extra in self._fresh_extras().items():
+                getattr(self, name).copy_(extra)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-        # model.half() would round α and ζ with everything else, and make each step's schedule coarse: only the device
-        # follows. Buffers that had no values (meta) start where a new layer starts.
-        alpha, zeta = self.alpha, self.zeta
+        # model.half() would round α, ζ and the knobs with everything else, and make each step's schedule coarse: only
+        # the device follows. Buffers that had no values (meta) start where a new layer starts.
+        knobs = self._knobs_at_start()
+        before = {name: getattr(self, name) for name in knobs}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, before in (("alpha", alpha), ("zeta", zeta)):
-            device = self._buffers[name].device  # type: ignore[union-attr]
-            moved = torch.ones((), device=device) if before.is_meta else before.to(device)
-            self._buffers[name] = moved
+        for name, start in knobs.items():
+            device = getattr(self, name).device
+            value = before[name]
+            self._buffers[name] = torch.full((), start, device=device) if value.is_meta else value.to(device)
         return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # A float checkpoint has no extras: they start from the latents that it brings.
+        missing = [name for name in self._fresh_extras() if prefix + name not in state_dict]
+        for name in missing:
+            state_dict[prefix + name] = getattr(self, name)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        with torch.no_grad():
+            fresh = self._fresh_extras()
+            for name in missing:
+                del state_dict[prefix + name]
+                getattr(self, name).copy_(fresh[name])
 
     def extra_repr(self) -> str:
         scale = "" if self.output_scale is None else f", output_scale={self.output_scale:.4g}"

@@ -74,8 +74,7 @@ class BinarizationSchedule:
         """Set α and ζ of every binary layer to those of ``step``; call it before the forward pass of that step."""
         alpha, zeta = self.alpha(step), self.zeta(step)
         for _, layer in binary_layers(model):
-            layer.alpha.fill_(alpha)
-            layer.zeta.fill_(zeta)
+            layer.set_progress_(alpha, zeta, min(step / max(self.total_steps - 1, 1), 1.0))
 
     def __repr__(self) -> str:
         return (

@@ -67,6 +67,7 @@ def group_transform(
     *,
     partition: Partition = 0,
     squash: Squash | None = None,
+    target: Tensor | None = None,
 ) -> Tensor:
     """The relaxed weights w_α = α g(φ, ζ) + (1 - α) φ, differentiable in φ with the exact gradient.
 
@@ -78,6 +79,8 @@ def group_transform(
             ``None``: the whole tensor is one group; or an integer tensor of the latent's shape with a label per weight.
         squash: the paper's u, applied to φ inside g, e.g. ``torch.tanh``; with a range inside (-1, 1) every |w| at
             α = 1 is within e^-ζ of 1. Off by default, as in the paper's experiments.
+        target: s > 0, the magnitude that the weights approach instead of 1; it must broadcast against the latent, and
+            no gradient flows to it.
 
     Returns:
         A tensor of the latent's shape and type.
@@ -96,10 +99,14 @@ def group_transform(
     zeta = _scalar("zeta", zeta, exact, upper=float("inf"))
     groups = _groups(exact, partition)
     shrink = alpha * torch.exp(-zeta)
+    # With a target of its own the sign is added below, weight by weight, instead of once per group.
+    unit = alpha if target is None else torch.zeros_like(alpha)
     if squash is None:
-        relaxed = _gather(exact, alpha, shrink, 1 - alpha, groups)
+        relaxed = _gather(exact, unit, shrink, 1 - alpha, groups)
     else:
-        relaxed = _gather(squash(exact), alpha, shrink, torch.zeros_like(alpha), groups) + (1 - alpha) * exact
+        relaxed = _gather(squash(exact), unit, shrink, torch.zeros_like(alpha), groups) + (1 - alpha) * exact
+    if target is not None:
+        relaxed = relaxed + alpha * target.detach() * binary_sign(exact)
     return relaxed.to(latent.dtype)
 
 

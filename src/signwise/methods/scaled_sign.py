@@ -1,13 +1,22 @@
-"""McDonnell's scaled sign: the strongest open single-bit method beside the paper's."""
+"""McDonnell's scaled sign: a constant scale instead of a measured one."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from signwise.methods.method import Deployed, Method, constant_per_filter, fan_in, straight_through
+from signwise.methods.method import (
+    Deployed,
+    Method,
+    State,
+    constant_per_filter,
+    fan_in,
+    he_normal_,
+    straight_through,
+)
 from signwise.transform import binary_sign
 
 
@@ -19,8 +28,11 @@ class ScaledSign(Method):
         M. D. McDonnell, Training wide residual networks for deployment using a single bit for each weight, ICLR 2018.
     """
 
-    def weight(self, latent: Tensor, alpha: Tensor, zeta: Tensor) -> Tensor:
+    def initialize_(self, latent: Tensor, state: State, generator: torch.Generator | None = None) -> None:
+        he_normal_(latent, generator)
+
+    def weight(self, latent: Tensor, state: State) -> Tensor:
         return straight_through(math.sqrt(2 / fan_in(latent)) * binary_sign(latent), latent)
 
-    def deploy(self, latent: Tensor) -> Deployed:
+    def deploy(self, latent: Tensor, state: State) -> Deployed:
         return Deployed(binary_sign(latent), constant_per_filter(latent, math.sqrt(2 / fan_in(latent))))

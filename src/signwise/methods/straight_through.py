@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from signwise.errors import SignwiseError
-from signwise.methods.method import Method, straight_through
+from signwise.methods.method import Method, State, straight_through
 from signwise.transform import binary_sign
 
 
@@ -29,6 +29,6 @@ class StraightThrough(Method):
         if self.clip is not None and not self.clip > 0:
             raise SignwiseError(f"clip must be positive or None, got {self.clip}")
 
-    def weight(self, latent: Tensor, alpha: Tensor, zeta: Tensor) -> Tensor:
+    def weight(self, latent: Tensor, state: State) -> Tensor:
         near = 1.0 if self.clip is None else (latent.detach().abs() <= self.clip).to(latent.dtype)
         return straight_through(binary_sign(latent), latent, near)

@@ -30,9 +30,9 @@ class PackedLayer(nn.Module):
         bias = None if self.bias is None else self.bias.detach()
         for name in ("weight", "bias"):
             self._parameters.pop(name, None)
-        for name in ("alpha", "zeta"):
-            self._buffers.pop(name, None)
-        for name in ("method", "output_scale", "use_relaxed"):
+        for name in self.__dict__["state_names"]:
+            delattr(self, name)
+        for name in ("method", "output_scale", "use_relaxed", "frozen", "state_names"):
             del self.__dict__[name]
         self.register_buffer("bits", bits)
         self.register_buffer("scale", scale)
