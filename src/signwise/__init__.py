@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from signwise import datasets, methods, models, runtime, training
+    from signwise.activations import BinaryActivation, ShiftedPReLU
+    from signwise.bwnh import bwnh_
     from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
     from signwise.convert import after_step_, binarize_, fan_in_scale, first_and_last, last, param_groups, relaxed
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
 # Where each public name lives; names that are modules map to themselves.
 _MODULES = ("datasets", "methods", "models", "runtime", "training")
 _HOMES = {
+    "activations": ("BinaryActivation", "ShiftedPReLU"),
+    "bwnh": ("bwnh_",),
     "compiler": ("compile",),
     "convert": ("after_step_", "binarize_", "fan_in_scale", "first_and_last", "last", "param_groups", "relaxed"),
     "errors": ("DataError", "FormatError", "SignwiseError"),
@@ -111,6 +115,7 @@ __all__ = [
     "SGDW",
     "SQBWN",
     "BinarizationSchedule",
+    "BinaryActivation",
     "BinaryConnect",
     "BinaryConv1d",
     "BinaryConv2d",
@@ -133,6 +138,7 @@ __all__ = [
     "ReSTE",
     "ScaledSign",
     "SelfBinarizing",
+    "ShiftedPReLU",
     "SignwiseError",
     "StepDecay",
     "StraightThrough",
@@ -141,6 +147,7 @@ __all__ = [
     "binarize_",
     "binary_layers",
     "binary_sign",
+    "bwnh_",
     "compile",
     "datasets",
     "fan_in_scale",
