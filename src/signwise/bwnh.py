@@ -157,5 +157,6 @@ def _patches(layer: BinaryLinear | BinaryConv2d, inputs: Tensor) -> Tensor:
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     padded = F.pad(inputs, (left, right, top, bottom), mode=mode)
     # (batch, c · kh · kw, positions)
-    columns: Tensor = F.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
-    return columns.unflatten(1, (layer.groups, -1)).permute(1, 2, 0, 3).flatten(2)
+    columns = F.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
+    patches: Tensor = columns.unflatten(1, (layer.groups, -1)).permute(1, 2, 0, 3).flatten(2)
+    return patches
