@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
 from signwise.layers import after_step_, binary_layers
+from signwise.optim import initializes_state
 
 # PyTorch's schedulers keep the first under this name and timm's keep both: whoever sets them first, all agree.
 _INITIAL_LR = "initial_lr"
@@ -217,7 +218,7 @@ class Attachment:
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         # GradScaler skips a step by not calling it, except that fused optimizers are called and skip it themselves.
         found_inf = getattr(optimizer, "found_inf", None)
-        if found_inf is not None and bool(found_inf):
+        if (found_inf is not None and bool(found_inf)) or initializes_state(optimizer):
             return
         after_step_(self._model)
         self.step = self.step + 1
@@ -249,6 +250,9 @@ def attach(
     Before each forward pass α, ζ, lr and weight decay are those of the coming step, and after each ``optimizer.step()``
     the methods of the binary layers do their part (:func:`~signwise.layers.after_step_`). It counts steps of the
     optimizer, not batches, so gradient accumulation and steps that ``GradScaler`` skips come out right.
+
+    A layer whose method has an after-step warns if neither this nor ``after_step_`` calls it. Fused optimizers hide
+    their changes from PyTorch's count of them, so there the warning cannot come.
 
     The step and the initial lr and weight decay live in ``optimizer.param_groups``. ``optimizer.state_dict()`` carries
     them, and after ``optimizer.load_state_dict()`` training resumes exactly, whether ``attach`` comes before or after.
