@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from signwise.activations import BinaryActivation, ShiftedPReLU
     from signwise.bwnh import bwnh_
     from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
-    from signwise.convert import after_step_, binarize_, fan_in_scale, first_and_last, last, param_groups, relaxed
+    from signwise.convert import binarize_, fan_in_scale, first_and_last, last
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
     from signwise.errors import DataError, FormatError, SignwiseError
     from signwise.layers import (
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         BinaryConvTranspose3d,
         BinaryLayer,
         BinaryLinear,
+        after_step_,
         binary_layers,
+        relaxed,
     )
     from signwise.methods import (
         BWN,
@@ -51,9 +53,9 @@ if TYPE_CHECKING:
         SelfBinarizing,
         StraightThrough,
     )
-    from signwise.optim import SGDW
+    from signwise.optim import SGDW, param_groups
     from signwise.packing import pack_
-    from signwise.schedule import BinarizationSchedule, StepDecay
+    from signwise.schedule import Attachment, BinarizationSchedule, StepDecay, attach
     from signwise.sizes import summary
     from signwise.transform import binary_sign, group_transform
 
@@ -63,7 +65,7 @@ _HOMES = {
     "activations": ("BinaryActivation", "ShiftedPReLU"),
     "bwnh": ("bwnh_",),
     "compiler": ("compile",),
-    "convert": ("after_step_", "binarize_", "fan_in_scale", "first_and_last", "last", "param_groups", "relaxed"),
+    "convert": ("binarize_", "fan_in_scale", "first_and_last", "last"),
     "errors": ("DataError", "FormatError", "SignwiseError"),
     "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "signs_of"),
     "layers": (
@@ -75,7 +77,9 @@ _HOMES = {
         "BinaryConvTranspose3d",
         "BinaryLayer",
         "BinaryLinear",
+        "after_step_",
         "binary_layers",
+        "relaxed",
     ),
     "methods": (
         "BWN",
@@ -98,9 +102,9 @@ _HOMES = {
         "SelfBinarizing",
         "StraightThrough",
     ),
-    "optim": ("SGDW",),
+    "optim": ("SGDW", "param_groups"),
     "packing": ("pack_",),
-    "schedule": ("BinarizationSchedule", "StepDecay"),
+    "schedule": ("Attachment", "BinarizationSchedule", "StepDecay", "attach"),
     "sizes": ("summary",),
     "transform": ("binary_sign", "group_transform"),
 }
@@ -114,6 +118,7 @@ __all__ = [
     "PARQ",
     "SGDW",
     "SQBWN",
+    "Attachment",
     "BinarizationSchedule",
     "BinaryActivation",
     "BinaryConnect",
@@ -144,6 +149,7 @@ __all__ = [
     "StraightThrough",
     "__version__",
     "after_step_",
+    "attach",
     "binarize_",
     "binary_layers",
     "binary_sign",

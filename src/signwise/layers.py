@@ -1,7 +1,7 @@
 """Binary layers: the layers of ``torch.nn`` with latent weights, used as w_α in training and as sign(φ) in evaluation.
 
-Each is a subclass that keeps the latent φ as its plain ``weight``, so that checkpoints of the float model load and save
-unchanged, both ways. α and ζ are buffers outside of the state dict: changing them never recompiles a graph.
+Each is a subclass whose plain ``weight`` is the latent φ, so that checkpoints of the float model load and save
+unchanged, both ways. α and ζ are buffers outside the state dict: changing them never recompiles a graph.
 
     training:      y = F(x, s · w_α(φ)) + bias      or the weight of another method, with its own gradient
     evaluation:    y = F(x, s · sign(φ)) + bias     what is deployed
@@ -9,27 +9,30 @@ unchanged, both ways. α and ζ are buffers outside of the state dict: changing 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
 from signwise.methods import Deployed, GroupTransform, Method
 
-PAPER = GroupTransform()
+DEFAULT_METHOD = GroupTransform()
 
 
 class BinaryLayer(nn.Module):
-    """What all binary layers share: a method, α and ζ, and the three forms of the weight.
+    """The base of all binary layers: a method, α and ζ, and the three forms of the weight.
 
     ``method`` and ``output_scale`` are keyword arguments of every layer:
 
     Args:
         method: how latents become weights; the paper's by default.
-        output_scale: a constant factor on the layer's output (before the bias), for networks without normalization
+        output_scale: a constant factor on the layer's output (before the bias), for models without normalization
             after the layer, e.g. ``fan_in_scale(layer)``. It is deployed with the weights.
     """
 
@@ -42,12 +45,20 @@ class BinaryLayer(nn.Module):
     frozen: bool
     state_names: tuple[str, ...]
 
-    def __init__(self, *args: Any, method: Method = PAPER, output_scale: float | None = None, **kwargs: Any) -> None:
+    # The latent's version at the last training pass, and how often it has changed since the last after_step_.
+    _seen_version: int | None = None
+    _changes: int = 0
+    # The latent before the optimizer's step, for methods that scale the step.
+    _before: Tensor | None = None
+
+    def __init__(
+        self, *args: Any, method: Method = DEFAULT_METHOD, output_scale: float | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.become_binary_(method, output_scale)
 
     def become_binary_(self, method: Method, output_scale: float | None) -> None:
-        """Set up what a float layer lacks; the layer's own parameters stay the same objects."""
+        """Add what a float layer lacks; the layer's own parameters stay the same objects."""
         if output_scale is not None and not 0 < output_scale < float("inf"):
             raise SignwiseError(f"output_scale must be positive and finite, got {output_scale}")
         for name in self.__dict__.get("state_names", ()):  # of a method that this layer had before
@@ -72,8 +83,13 @@ class BinaryLayer(nn.Module):
 
     def relaxed_weight(self) -> Tensor:
         """The weight of the training pass, with the method's gradient to the latent; w_α for the paper's method."""
-        weight = self.method.weight(self.filters_first(self.weight), self.state)
-        return self._scaled(self.filters_back(weight))
+        weight = self.filters_back(self.method.weight(self.filters_first(self.weight), self.state))
+        if self.output_scale is None:
+            return weight
+        if not self.method.blends_latent:
+            return weight * self.output_scale
+        # s α g + (1 - α) φ: the scale belongs to the binary part alone, so that α = 0 is the float network.
+        return weight * self.output_scale + (1 - self.output_scale) * (1 - self.alpha) * self.weight
 
     def deployed(self) -> Deployed:
         """Signs in the latent's layout and the scale per filter; refuses what one bit per weight cannot hold."""
@@ -89,14 +105,16 @@ class BinaryLayer(nn.Module):
         return Deployed(self.filters_back(deployed.signs), scale * self.output_scale)
 
     def effective_weight(self) -> Tensor:
-        """The weight that ``forward`` uses now: relaxed in training, deployed in evaluation."""
+        """The weight of the next ``forward``: relaxed in training, deployed in evaluation."""
         if self.training or self.use_relaxed:
+            if self.training and self.method.has_hooks and not torch.compiler.is_compiling():
+                self._expect_after_step()
             return self.relaxed_weight()
         weight = self.filters_back(self._deploy().dense())
         return weight if self.output_scale is None else weight * self.output_scale
 
     def set_progress_(self, alpha: float, zeta: float, progress: float) -> None:
-        """Set α, ζ and the method's knobs; ``progress`` goes from 0 at the first step of a training to 1 at its end."""
+        """Set α, ζ and the method's knobs; ``progress`` is 0 at the first step of a training and 1 at its last."""
         self.alpha.fill_(alpha)
         self.zeta.fill_(zeta)
         for name, knob in self.method.knobs().items():
@@ -106,22 +124,55 @@ class BinaryLayer(nn.Module):
     @torch.no_grad()
     def before_step_(self) -> None:
         """Let the method use the gradient before the optimizer does, and hide frozen latents from the optimizer."""
-        if self.weight.grad is None:
+        if self.weight.grad is None or not self.method.has_hooks:
             return
-        if type(self.method).before_step_ is not Method.before_step_:
-            latent = self.filters_first(self.weight)
-            self.method.before_step_(latent, self.filters_first(self.weight.grad), self.state)
-            self._write_back_(latent)
+        latent = self.filters_first(self.weight)
+        self.method.before_step_(latent, self.filters_first(self.weight.grad), self.state)
+        self._write_back_(latent)
         if self.frozen:
             self.weight.grad = None
+        elif self.method.step_factor(latent) != 1:
+            self._before = self.weight.detach().clone()
 
     @torch.no_grad()
     def after_step_(self, learning_rate: float) -> None:
-        """Let the method change the latents after an optimizer step that used this learning rate."""
-        if type(self.method).after_step_ is not Method.after_step_:
-            latent = self.filters_first(self.weight)
-            self.method.after_step_(latent, self.state, learning_rate)
-            self._write_back_(latent)
+        """Let the method change the latent after an optimizer step; :func:`after_step_` does it for a whole model.
+
+        Args:
+            learning_rate: what the optimizer used for this layer's latent.
+        """
+        if not self.method.has_hooks:
+            return
+        latent = self.filters_first(self.weight)
+        if self._before is not None:
+            before, self._before = self.filters_first(self._before), None
+            latent.copy_(before + self.method.step_factor(latent) * (latent - before))
+        self.method.after_step_(latent, self.state, learning_rate)
+        self._write_back_(latent)
+        self._seen_version, self._changes = self.weight._version, 0
+
+    def _write_back_(self, latent: Tensor) -> None:
+        if latent.data_ptr() != self.weight.data_ptr():  # filters_first had to copy
+            self.weight.copy_(self.filters_back(latent))
+
+    def _expect_after_step(self) -> None:
+        """Warn if the optimizer changes the latent and nobody calls ``after_step_``.
+
+        PyTorch counts the in-place changes of a tensor. One change between two training passes may be a loaded
+        checkpoint; a second one, with no ``after_step_`` since the first, is an optimizer at work.
+        """
+        if not isinstance(self.weight, nn.Parameter) or self.weight.is_inference():
+            return  # functional calls bring their own tensors, and inference tensors count no changes
+        version = self.weight._version
+        if torch.is_grad_enabled() and self._seen_version is not None and version != self._seen_version:
+            self._changes += 1
+            if self._changes == 2:
+                warnings.warn(
+                    f"{type(self.method).__name__} changes the latent weights around each optimizer step, but nothing "
+                    "calls it: use signwise.attach(optimizer, model, schedule)",
+                    stacklevel=2,
+                )
+        self._seen_version = version
 
     def filters_first(self, weight: Tensor) -> Tensor:
         """The weight with one filter (or neuron) per index of dimension 0, as methods see it."""
@@ -133,18 +184,6 @@ class BinaryLayer(nn.Module):
 
     def _deploy(self) -> Deployed:
         return self.method.deploy(self.filters_first(self.weight.detach()), self.state)
-
-    def _write_back_(self, latent: Tensor) -> None:
-        if latent.data_ptr() != self.weight.data_ptr():  # filters_first had to copy
-            self.weight.copy_(self.filters_back(latent))
-
-    def _scaled(self, weight: Tensor) -> Tensor:
-        if self.output_scale is None:
-            return weight
-        if not self.method.blends_latent:
-            return weight * self.output_scale
-        # s α g + (1 - α) φ: the scale belongs to the binary part alone, so that α = 0 is the float network.
-        return weight * self.output_scale + (1 - self.output_scale) * (1 - self.alpha) * self.weight
 
     def _knobs_at_start(self) -> dict[str, float]:
         return {"alpha": 1.0, "zeta": 1.0} | {name: knob(0.0) for name, knob in self.method.knobs().items()}
@@ -225,7 +264,7 @@ class BinaryConv3d(_Convolution, nn.Conv3d):
 
 
 class _TransposedConvolution(BinaryLayer):
-    """Transposed convolutions store (in, out / groups, ...), and a filter's inputs are those of its group alone."""
+    """Transposed convolutions store (in, out / groups, ...); a filter sees the inputs of its own group only."""
 
     bias: Tensor | None
     groups: int
@@ -277,8 +316,58 @@ BINARY_OF: dict[type[nn.Module], type[BinaryLayer]] = {
 }
 
 
+@contextmanager
+def relaxed(model: nn.Module) -> Iterator[nn.Module]:
+    """Inside the block, evaluation uses the weights of training, w_α, instead of sign(φ).
+
+    Example:
+        >>> model = BinaryLinear(4, 2).eval()
+        >>> with relaxed(model):
+        ...     bool(torch.equal(model.effective_weight(), model.relaxed_weight()))
+        True
+    """
+    layers = [layer for _, layer in binary_layers(model)]
+    before = [layer.use_relaxed for layer in layers]
+    try:
+        for layer in layers:
+            layer.use_relaxed = True
+        yield model
+    finally:
+        for layer, value in zip(layers, before, strict=True):
+            layer.use_relaxed = value
+
+
+def before_step_(model: nn.Module) -> None:
+    """Let every binary layer's method use the gradients before ``optimizer.step()``; ``attach`` does this by itself."""
+    for _, layer in binary_layers(model):
+        layer.before_step_()
+
+
+def after_step_(model: nn.Module, optimizer: Optimizer | None = None) -> None:
+    """Let every binary layer's method do its part after ``optimizer.step()``, such as clipping the latents.
+
+    :func:`~signwise.schedule.attach` does this by itself. The paper's method has no such part.
+
+    Args:
+        model: the model.
+        optimizer: for methods that need the learning rate.
+
+    Raises:
+        SignwiseError: a method also acts before the step or needs the learning rate, and there is no optimizer.
+    """
+    groups = [] if optimizer is None else optimizer.param_groups
+    rates = {id(weight): float(group["lr"]) for group in groups for weight in group["params"]}
+    for name, layer in binary_layers(model):
+        if optimizer is None and layer.method.needs_attach:
+            raise SignwiseError(
+                f"{name}: {type(layer.method).__name__} needs more than after_step_: use "
+                "signwise.attach(optimizer, model, schedule) instead"
+            )
+        layer.after_step_(rates.get(id(layer.weight), 0.0))
+
+
 def binary_layers(model: nn.Module) -> Iterator[tuple[str, BinaryLayer]]:
-    """The binary layers of a model with their names, each once."""
+    """The binary layers of a model with their names, each once, in registration order."""
     for name, module in model.named_modules():
         if isinstance(module, BinaryLayer):
             yield name, module

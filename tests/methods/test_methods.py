@@ -444,3 +444,18 @@ def test_a_setting_outside_its_range_is_refused_by_name(make: object, message: s
     assert callable(make)
     with pytest.raises(sw.SignwiseError, match=message):
         make()
+
+
+def test_methods_with_hooks_say_what_they_need() -> None:
+    assert not sw.GroupTransform().has_hooks and not sw.MeanSign().has_hooks
+    assert sw.BWN().has_hooks and not sw.BWN().needs_attach
+    assert all(method.needs_attach for method in (sw.BinaryConnect(), sw.LAB(), sw.ProxQuant(), sw.Bop(), sw.MPT()))
+    model = nn.Sequential(nn.Linear(4, 4))
+    sw.binarize_(model, skip=None, method=sw.LAB())
+    with pytest.raises(sw.SignwiseError, match="LAB needs more than after_step_"):
+        sw.after_step_(model)
+
+
+def test_groups_are_filters_unless_a_method_has_others() -> None:
+    assert sw.BinaryConnect().groups == sw.GroupTransform().groups == 0
+    assert sw.GroupTransform(partition=(0, 1)).groups == (0, 1)

@@ -23,8 +23,8 @@ class GroupTransform(Method):
     without normalization, and a gradient step moves the latents as far as it would in the float network.
 
     Args:
-        partition: the groups, in terms of the filter-major latent (filters, inputs, ...): kept dimensions, ``None`` for
-            the whole tensor, or an integer label tensor of the latent's shape. Per filter by default.
+        partition: the groups of the filter-major latent (filters, inputs, ...): the dimensions to keep, ``None`` for
+            the whole tensor, or an integer label tensor of the latent's shape. One group per filter by default.
         squash: the paper's u, e.g. ``torch.tanh``; off by default as in the paper's experiments.
         scale: ``None`` for the paper's ±1, ``"mean"`` for ±mean|φ| per filter.
 
@@ -43,7 +43,7 @@ class GroupTransform(Method):
         if self.scale not in (None, "mean"):
             raise SignwiseError(f"scale must be None or 'mean', got {self.scale!r}")
         if isinstance(self.partition, Tensor):
-            # Numbering the labels looks at their values, which a compiled forward pass must not do.
+            # Numbering the labels reads their values, which a compiled forward pass must not do.
             object.__setattr__(self, "partition", Labels.of(self.partition))
 
     @property

@@ -71,6 +71,21 @@ class Method(ABC):
     blends_latent: ClassVar[bool] = False  # whether the weight is a mixture α · binary + (1 - α) φ
 
     @property
+    def needs_attach(self) -> bool:
+        """Whether the method acts before the optimizer's step or on its size, which only ``attach`` makes possible."""
+        own = type(self)
+        return (
+            own.before_step_ is not Method.before_step_
+            or own.step_factor is not Method.step_factor
+            or own.frozen is not Method.frozen
+        )
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether the method does anything around an optimizer step."""
+        return self.needs_attach or type(self).after_step_ is not Method.after_step_
+
+    @property
     def groups(self) -> Partition:
         """The groups whose health is reported; one per filter by default."""
         return 0
