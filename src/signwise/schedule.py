@@ -93,7 +93,7 @@ class BinarizationSchedule:
         return start + (end - start) * (step - foot) / (last - foot)
 
     def apply_(self, model: nn.Module, step: int) -> None:
-        """Set α and ζ of every binary layer to those of ``step``; call it before the forward pass of that step."""
+        """Set α and ζ of every binary layer for ``step``; call it before the forward pass of that step."""
         alpha, zeta = self.alpha(step), self.zeta(step)
         for _, layer in binary_layers(model):
             layer.alpha.fill_(alpha)
@@ -224,8 +224,7 @@ class Attachment:
         self.step = self.step + 1
 
     def _after_load(self, optimizer: Optimizer) -> None:
-        # The loaded groups hold values as of when they were saved; those of the next step must be there before its
-        # forward pass.
+        # The model does not know the loaded step yet; α, ζ and the factors must be right before its forward pass.
         step = optimizer.param_groups[0].get(_STEP)
         if step is None:
             step = self._last_step
@@ -247,7 +246,7 @@ def attach(
 ) -> Attachment:
     """Let an optimizer drive binarization: from now on the training loop needs no extra line.
 
-    Before each forward pass α, ζ, lr and weight decay are those of the coming step, and after each ``optimizer.step()``
+    Before each forward pass α, ζ, lr and weight decay are set for the coming step, and after each ``optimizer.step()``
     the methods of the binary layers do their part (:func:`~signwise.layers.after_step_`). It counts steps of the
     optimizer, not batches, so gradient accumulation and steps that ``GradScaler`` skips come out right.
 
