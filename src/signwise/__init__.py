@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from signwise.optim import SGDW, param_groups
     from signwise.packing import pack_
-    from signwise.schedule import Attachment, BinarizationSchedule, StepDecay, attach
+    from signwise.schedule import Attachment, BinarizationSchedule, CosineDecay, Decay, LinearDecay, StepDecay, attach
     from signwise.sizes import summary
     from signwise.transform import binary_sign, group_transform
 
@@ -104,13 +104,16 @@ _HOMES = {
     ),
     "optim": ("SGDW", "param_groups"),
     "packing": ("pack_",),
-    "schedule": ("Attachment", "BinarizationSchedule", "StepDecay", "attach"),
+    "schedule": ("Attachment", "BinarizationSchedule", "CosineDecay", "Decay", "LinearDecay", "StepDecay", "attach"),
     "sizes": ("summary",),
     "transform": ("binary_sign", "group_transform"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "CosineDecay",
+    "Decay",
+    "LinearDecay",
     "BWN",
     "DSQ",
     "LAB",

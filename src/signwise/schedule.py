@@ -2,7 +2,7 @@
 
     α(t) = min(t / (T_α T), 1),  or 1 where T_α = 0
     ζ(t) = ζ₀ for the first 1 - r of the steps, then rises linearly to reach ζ₁ at the last step
-    f(t) = factor ^ (number of milestones passed), times the linear warm-up for the learning rate
+    f(t) = factor ^ (number of milestones passed), a line or half a cosine, times the linear warm-up for the learning rate
 
 Stateless, so that a resumed run needs nothing but its step. Steps count from 0: the first optimizer step is step 0 and
 the last is ``total_steps - 1``.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,55 +101,34 @@ class BinarizationSchedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepDecay:
-    """Factors on learning rate and weight decay: a linear warm-up, then a constant factor at each milestone.
+class Decay(ABC):
+    """Factors on learning rate and weight decay: a linear warm-up, then a curve that falls.
 
-    Weight decay falls at the same milestones but is not warmed up.
+    Weight decay falls along the same curve but is not warmed up.
 
     Args:
         total_steps: the number of optimizer steps of the whole training.
         warmup_steps: steps over which the learning rate rises linearly to its full value.
-        factor: multiplies both at each milestone.
-        milestones: fractions of the steps after the warm-up.
-
-    Example:
-        >>> decay = StepDecay(total_steps=1100, warmup_steps=100, factor=0.5, milestones=(0.5,))
-        >>> decay.learning_rate_factor(49), decay.learning_rate_factor(100), decay.learning_rate_factor(600)
-        (0.5, 1.0, 0.5)
-        >>> decay.weight_decay_factor(49), decay.weight_decay_factor(600)
-        (1.0, 0.5)
     """
 
     total_steps: int
     warmup_steps: int = 0
-    factor: float = 1.0
-    milestones: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.total_steps < 1:
             raise SignwiseError(f"total_steps must be at least 1, got {self.total_steps}")
         if not 0 <= self.warmup_steps <= self.total_steps:
             raise SignwiseError(f"warmup_steps must be in [0, {self.total_steps}], got {self.warmup_steps}")
-        if not 0 < self.factor <= 1:
-            raise SignwiseError(f"factor must be in (0, 1], got {self.factor}")
-        if not all(0 <= milestone <= 1 for milestone in self.milestones):
-            raise SignwiseError(f"milestones must be fractions in [0, 1], got {self.milestones}")
 
+    @abstractmethod
     def weight_decay_factor(self, step: int) -> float:
-        """The factor on weight decay, in (0, 1]."""
-        after_warmup = self.total_steps - self.warmup_steps
-        passed = sum(step >= self.warmup_steps + milestone * after_warmup for milestone in self.milestones)
-        return float(self.factor**passed)
+        """The factor on weight decay, in [0, 1]."""
 
     def learning_rate_factor(self, step: int) -> float:
-        """The factor on the learning rate, in (0, 1]; ``LambdaLR`` takes this method as it is."""
+        """The factor on the learning rate, in [0, 1]; ``LambdaLR`` takes this method as it is."""
         # The first step already moves: a warm-up of n steps takes 1/n, 2/n, ... n/n.
         warmup = min((step + 1) / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
         return warmup * self.weight_decay_factor(step)
-
-    # The names of earlier versions.
-    weight_decay = weight_decay_factor
-    learning_rate = learning_rate_factor
 
     def apply_(self, optimizer: Optimizer, step: int, *, scale_weight_decay: bool | None = None) -> None:
         """Set lr and weight decay of every parameter group to its initial value times the factor of ``step``.
@@ -173,6 +153,73 @@ class StepDecay:
                 group["weight_decay"] = group.setdefault(_INITIAL_WEIGHT_DECAY, group["weight_decay"]) * decay_factor
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepDecay(Decay):
+    """A constant factor at each milestone.
+
+    Args:
+        total_steps: the number of optimizer steps of the whole training.
+        warmup_steps: steps over which the learning rate rises linearly to its full value.
+        factor: multiplies both at each milestone.
+        milestones: fractions of the steps after the warm-up.
+
+    Example:
+        >>> decay = StepDecay(total_steps=1100, warmup_steps=100, factor=0.5, milestones=(0.5,))
+        >>> decay.learning_rate_factor(49), decay.learning_rate_factor(100), decay.learning_rate_factor(600)
+        (0.5, 1.0, 0.5)
+        >>> decay.weight_decay_factor(49), decay.weight_decay_factor(600)
+        (1.0, 0.5)
+    """
+
+    factor: float = 1.0
+    milestones: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.factor <= 1:
+            raise SignwiseError(f"factor must be in (0, 1], got {self.factor}")
+        if not all(0 <= milestone <= 1 for milestone in self.milestones):
+            raise SignwiseError(f"milestones must be fractions in [0, 1], got {self.milestones}")
+
+    def weight_decay_factor(self, step: int) -> float:
+        after_warmup = self.total_steps - self.warmup_steps
+        passed = sum(step >= self.warmup_steps + milestone * after_warmup for milestone in self.milestones)
+        return float(self.factor**passed)
+
+    # The names of earlier versions.
+    weight_decay = weight_decay_factor
+    learning_rate = Decay.learning_rate_factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearDecay(Decay):
+    """A straight line from 1 at the end of the warm-up to 0 after the last step.
+
+    Example:
+        >>> LinearDecay(total_steps=100).learning_rate_factor(75)
+        0.25
+    """
+
+    def weight_decay_factor(self, step: int) -> float:
+        after_warmup = max(self.total_steps - self.warmup_steps, 1)
+        return min(max((self.total_steps - step) / after_warmup, 0.0), 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineDecay(Decay):
+    """Half a cosine from 1 at the end of the warm-up to 0 after the last step.
+
+    Example:
+        >>> round(CosineDecay(total_steps=100).learning_rate_factor(50), 6)
+        0.5
+    """
+
+    def weight_decay_factor(self, step: int) -> float:
+        after_warmup = max(self.total_steps - self.warmup_steps, 1)
+        progress = min(max((step - self.warmup_steps) / after_warmup, 0.0), 1.0)
+        return (1 + math.cos(math.pi * progress)) / 2
+
+
 class Attachment:
     """An optimizer that drives a model's binarization; what :func:`attach` returns."""
 
@@ -181,7 +228,7 @@ class Attachment:
         optimizer: Optimizer,
         model: nn.Module,
         schedule: BinarizationSchedule | None,
-        decay: StepDecay | None,
+        decay: Decay | None,
         scale_weight_decay: bool | None,
     ) -> None:
         self._optimizer, self._model, self._schedule, self._decay = optimizer, model, schedule, decay
@@ -228,8 +275,7 @@ class Attachment:
         self.step = self.step + 1
 
     def _after_load(self, optimizer: Optimizer) -> None:
-        # The loaded groups hold values as of when they were saved; those of the next step must be there before its
-        # forward pass.
+        # The model does not know the loaded step yet; α, ζ and the factors must be right before its forward pass.
         step = optimizer.param_groups[0].get(_STEP)
         if step is None:
             step = self._last_step
@@ -245,7 +291,7 @@ def attach(
     optimizer: Optimizer,
     model: nn.Module,
     schedule: BinarizationSchedule | None,
-    decay: StepDecay | None = None,
+    decay: Decay | None = None,
     *,
     scale_weight_decay: bool | None = None,
 ) -> Attachment:
@@ -267,7 +313,7 @@ def attach(
         schedule: α and ζ; ``None`` for methods that use neither.
         decay: the factors on lr and weight decay; ``None`` leaves both to you or to a PyTorch scheduler such as
             ``LambdaLR(optimizer, decay.learning_rate_factor)``. Two of them would overwrite each other's lr.
-        scale_weight_decay: see :meth:`StepDecay.apply_`; the default never scales weight decay twice.
+        scale_weight_decay: see :meth:`Decay.apply_`; the default never scales weight decay twice.
 
     Returns:
         The attachment, with ``step`` and ``detach()``.

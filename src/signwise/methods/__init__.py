@@ -20,7 +20,30 @@ from signwise.methods.self_binarizing import SelfBinarizing
 from signwise.methods.sq_bwn import SQBWN
 from signwise.methods.straight_through import StraightThrough
 
+METHODS: dict[str, Method] = {
+    "group_transform": GroupTransform(),
+    "group_transform_mean": GroupTransform(scale="mean"),
+    "binary_connect": BinaryConnect(power=2),  # the authors' rule for SGD
+    "bwn": BWN(),
+    "lab": LAB(),
+    "ir_net": IRNet(),
+    "prox_quant": ProxQuant(),
+    "sq_bwn": SQBWN(),
+    "self_binarizing": SelfBinarizing(),
+    "mpt": MPT(),
+    "dsq": DSQ(),
+    "scaled_sign": ScaledSign(),
+    "straight_through": StraightThrough(),
+    "mean_sign": MeanSign(),
+    "parq": PARQ(),
+    "binary_relax": BinaryRelax(),
+    "reste": ReSTE(),
+    "bop": Bop(),
+}
+"""The methods by the names that recipes and the command line use, with the settings that suit SGD."""
+
 __all__ = [
+    "METHODS",
     "BWN",
     "DSQ",
     "LAB",
