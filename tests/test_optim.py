@@ -124,3 +124,16 @@ def test_frozen_parameters_are_left_out_of_the_groups() -> None:
     model[0].weight.requires_grad_(False)
     listed = [parameter for group in sw.param_groups(model, 0.1) for parameter in group["params"]]
     assert all(parameter is not model[0].weight for parameter in listed)
+
+
+def test_nesterovs_momentum_is_that_of_pytorch() -> None:
+    torch.manual_seed(0)
+    ours, theirs = (torch.nn.Parameter(torch.ones(5)) for _ in range(2))
+    mine = sw.SGDW([ours], lr=0.1, momentum=0.85, nesterov=True)
+    reference = torch.optim.SGD([theirs], lr=0.1, momentum=0.85, nesterov=True)
+    for _ in range(4):
+        gradient = torch.randn(5)
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        mine.step()
+        reference.step()
+    torch.testing.assert_close(ours, theirs)

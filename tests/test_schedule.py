@@ -432,3 +432,13 @@ def test_no_warning_without_reason(method: sw.Method, run: Callable[[nn.Module, 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(model, sgdw(model))
+
+
+@pytest.mark.parametrize("decay", [sw.LinearDecay, sw.CosineDecay])
+def test_curves_fall_from_one_to_nearly_zero_after_the_warm_up(decay: type[sw.Decay]) -> None:
+    curve = decay(total_steps=1000, warmup_steps=100)
+    rates = [curve.learning_rate_factor(step) for step in range(1001)]
+    assert rates[:3] == [0.01, 0.02, 0.03] and rates[99] == 1.0
+    assert rates[100:] == sorted(rates[100:], reverse=True)
+    assert rates[550] == pytest.approx(0.5) and 0 < rates[999] < 0.002 and rates[1000] == pytest.approx(0)
+    assert [curve.weight_decay_factor(step) for step in (0, 50, 100)] == [1.0, 1.0, 1.0]

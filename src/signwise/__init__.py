@@ -111,9 +111,6 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "CosineDecay",
-    "Decay",
-    "LinearDecay",
     "BWN",
     "DSQ",
     "LAB",
@@ -135,11 +132,14 @@ __all__ = [
     "BinaryLinear",
     "BinaryRelax",
     "Bop",
+    "CosineDecay",
     "DataError",
+    "Decay",
     "Deployed",
     "FormatError",
     "GroupTransform",
     "IRNet",
+    "LinearDecay",
     "MeanSign",
     "Method",
     "ProxQuant",

@@ -113,6 +113,13 @@ class BinaryLayer(nn.Module):
         weight = self.filters_back(self._deploy().dense())
         return weight if self.output_scale is None else weight * self.output_scale
 
+    @torch.no_grad()
+    def initialize_(self, generator: torch.Generator | None = None) -> None:
+        """Draw the latents as the method's authors do."""
+        latent = self.filters_first(self.weight)
+        self.method.initialize_(latent, self.state, generator)
+        self._write_back_(latent)
+
     def set_progress_(self, alpha: float, zeta: float, progress: float) -> None:
         """Set α, ζ and the method's knobs; ``progress`` is 0 at the first step of a training and 1 at its last."""
         self.alpha.fill_(alpha)
@@ -335,6 +342,15 @@ def relaxed(model: nn.Module) -> Iterator[nn.Module]:
     finally:
         for layer, value in zip(layers, before, strict=True):
             layer.use_relaxed = value
+
+
+def initialize_(model: nn.Module, generator: torch.Generator | None = None) -> None:
+    """Draw the latents of every binary layer as the authors of its method do; most methods keep what is there.
+
+    Never call this on a trained model: it forgets what was learned.
+    """
+    for _, layer in binary_layers(model):
+        layer.initialize_(generator)
 
 
 def before_step_(model: nn.Module) -> None:

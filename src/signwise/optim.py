@@ -1,7 +1,7 @@
 """SGDW: momentum SGD with decoupled weight decay, the optimizer of the paper's experiments.
 
     v ← μ v + g
-    θ ← θ - lr · v - wd · θ
+    θ ← θ - lr · v - wd · θ             or θ ← θ - lr · (g + μ v) - wd · θ with Nesterov's momentum
 
 The decay bypasses the momentum, and it is *not* multiplied by the learning rate: the paper's values of wd (1e-3, 5e-4)
 mean nothing otherwise. A schedule that reduces both multiplies ``lr`` and ``weight_decay`` of each group.
@@ -55,6 +55,7 @@ class SGDW(Optimizer):
         lr: learning rate.
         momentum: μ in [0, 1).
         weight_decay: wd, the fraction of each weight that one step removes.
+        nesterov: Nesterov's form of momentum.
 
     Reference:
         I. Loshchilov, F. Hutter, Decoupled Weight Decay Regularization, ICLR 2019 (algorithm 1, where η_t is
@@ -72,14 +73,16 @@ class SGDW(Optimizer):
     decay_ignores_lr = True
     """The step does not multiply weight decay by lr, so a schedule must scale both; see ``StepDecay.apply_``."""
 
-    def __init__(self, params: Any, lr: float, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, params: Any, lr: float, momentum: float = 0.9, weight_decay: float = 0.0, *, nesterov: bool = False
+    ) -> None:
         if not 0 <= lr < float("inf"):
             raise SignwiseError(f"lr must be at least 0 and finite, got {lr}")
         if not 0 <= momentum < 1:
             raise SignwiseError(f"momentum must be in [0, 1), got {momentum}")
         if not 0 <= weight_decay < 1:
             raise SignwiseError(f"weight_decay must be in [0, 1), got {weight_decay}")
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -104,7 +107,11 @@ class SGDW(Optimizer):
             torch._foreach_add_(velocities, gradients)
             if decays and group["weight_decay"] != 0:
                 torch._foreach_mul_(weights, 1 - group["weight_decay"])
-            torch._foreach_add_(weights, velocities, alpha=-group["lr"])
+            # A state dict from before there was Nesterov's form has no word on it.
+            moves = velocities
+            if group.get("nesterov", False):
+                moves = list(torch._foreach_add(gradients, velocities, alpha=group["momentum"]))
+            torch._foreach_add_(weights, moves, alpha=-group["lr"])
         return loss
 
     def _velocity(self, weight: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
     α(t) = min(t / (T_α T), 1),  or 1 where T_α = 0
     ζ(t) = ζ₀ for the first 1 - r of the steps, then rises linearly to reach ζ₁ at the last step
-    f(t) = factor ^ (number of milestones passed), a line or half a cosine, times the linear warm-up for the learning rate
+    f(t) = factor ^ (number of milestones passed), or a line, or half a cosine; times the warm-up for the learning rate
 
 Stateless, so that a resumed run needs nothing but its step. Steps count from 0: the first optimizer step is step 0 and
 the last is ``total_steps - 1``.

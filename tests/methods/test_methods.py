@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import signwise as sw
 from signwise.methods.method import Method, State, per_filter
+from signwise.training.recipe import METHODS as RECIPE_METHODS
 
 # Two filters of two inputs and two taps.
 LATENT = ((0.5, -0.2, 0.1, -0.9), (0.05, 0.3, -0.6, 1.2))
@@ -459,3 +460,7 @@ def test_methods_with_hooks_say_what_they_need() -> None:
 def test_groups_are_filters_unless_a_method_has_others() -> None:
     assert sw.BinaryConnect().groups == sw.GroupTransform().groups == 0
     assert sw.GroupTransform(partition=(0, 1)).groups == (0, 1)
+
+
+def test_recipes_know_every_method_by_its_name() -> None:
+    assert tuple(sw.methods.METHODS) == RECIPE_METHODS

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signwise.datasets import ImageData
+from signwise.datasets import ImageData, load
 from signwise.errors import SignwiseError
 from signwise.training.data import Augment, derived_seed, epoch_order, seed_layers, standardized_data
 
@@ -183,3 +185,15 @@ def test_augmented_images_have_the_type_of_the_images() -> None:
 def test_augmentation_outside_its_range_is_refused_by_name(options: dict[str, float], message: str) -> None:
     with pytest.raises(SignwiseError, match=f"{message} must"):
         Augment(**options)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_validation_images_are_the_last_of_the_training_set_and_are_not_trained_on(digits: Path) -> None:
+    data = load("mnist", digits)
+    device = torch.device("cpu")
+    whole = standardized_data(data, device)
+    held_out = standardized_data(data, device, validation_samples=30)
+    assert torch.equal(held_out.train.images, whole.train.images[:-30])
+    assert torch.equal(held_out.test.images, whole.train.images[-30:])
+    assert torch.equal(held_out.test.labels, whole.train.labels[-30:])
+    with pytest.raises(SignwiseError, match="`validation_samples` must be below"):
+        standardized_data(data, device, validation_samples=len(data.train_images))

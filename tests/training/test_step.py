@@ -157,3 +157,30 @@ def test_looking_for_the_layer_preserves_the_mode_of_the_model(mode: bool) -> No
     looked = small_model().train(mode)
     first_bad_layer(looked, IMAGES)
     assert looked.training is mode
+
+
+def test_initialization_and_batch_norm_follow_the_recipe(small: Recipe) -> None:
+    model = build_model(small.changed(batch_norm_momentum=0.01, batch_norm_epsilon=1e-3), 10)
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms and all((norm.momentum, norm.eps) == (0.01, 1e-3) for norm in norms)
+    for initialization, bound in (("glorot", math.sqrt(6 / (25 + 20 * 25))), ("method", 1.0)):
+        recipe = small.changed(initialization=initialization, method="binary_connect")
+        largest = float(build_model(recipe, 10).get_parameter("conv1.weight").detach().abs().max())
+        assert 0.95 * bound < largest <= bound
+
+
+def test_prox_quant_pulls_as_far_in_a_short_training_as_its_authors_in_a_long_one(small: Recipe) -> None:
+    recipe = small.changed(method="prox_quant")
+    (_, layer), *_ = binary_layers(build_model(recipe, 10, total_steps=300))
+    pull = layer.method.knobs()["pull"]
+    pulls = [recipe.learning_rate * pull(step / 299) for step in range(200) if not layer.method.frozen(step / 299)]
+    assert sum(pulls) == pytest.approx(7.8, rel=0.02)
+
+
+@pytest.mark.parametrize("optimizer", ["sgdw", "adam"])
+@pytest.mark.parametrize("decay", ["steps", "linear", "cosine"])
+def test_every_optimizer_and_curve_lowers_the_loss(small: Recipe, digits: Path, optimizer: str, decay: str) -> None:
+    rate = 0.02 if optimizer == "sgdw" else 0.002
+    stepper = make(small.changed(optimizer=optimizer, decay=decay, learning_rate=rate, nesterov=True), digits)
+    losses = [float(stepper.step(step).loss) for step in range(30)]
+    assert sum(losses[-5:]) < sum(losses[:5])

@@ -14,7 +14,7 @@ from typing import Any
 
 from signwise.errors import SignwiseError
 from signwise.training.options import Options
-from signwise.training.recipe import METHODS, SKIPS, Recipe
+from signwise.training.recipe import DECAYS, INITIALIZATIONS, METHODS, OPTIMIZERS, SKIPS, Recipe
 from signwise.training.recipes import get_recipe
 
 _EXAMPLES = """examples:
@@ -33,8 +33,12 @@ _HELP = {
     "batch_size": "images per step, over all processes together",
     "learning_rate": "learning rate after the warm-up",
     "weight_decay": "weight decay, decoupled: not multiplied by the learning rate",
+    "optimizer": f"optimizer: {', '.join(OPTIMIZERS)}",
     "momentum": "momentum of SGD",
+    "nesterov": "Nesterov's form of momentum",
+    "label_smoothing": "share of the target probability that is spread over all classes",
     "warmup_epochs": "epochs over which the learning rate rises from 0",
+    "decay": f"how learning rate and weight decay fall: {', '.join(DECAYS)}",
     "decay_factor": "factor on learning rate and weight decay at each milestone",
     "decay_at": "milestones, as fractions of the steps after the warm-up",
     "t_alpha": "fraction of the steps over which alpha rises to 1 (1 bit only)",
@@ -42,6 +46,9 @@ _HELP = {
     "zeta_end": "zeta at the last step",
     "zeta_ramp": "last fraction of the steps, over which zeta rises",
     "method": f"binarization method: {', '.join(METHODS)}",
+    "initialization": f"initial weights: {', '.join(INITIALIZATIONS)}",
+    "batch_norm_momentum": "weight of the newest batch in the statistics of batch norm",
+    "batch_norm_epsilon": "what batch norm adds to the variance",
     "skip": f"layers that stay float: {', '.join(SKIPS)}",
     "flip": "mirror each training image with probability 1/2",
     "translate": "shift training images by up to this many pixels",
@@ -50,6 +57,7 @@ _HELP = {
     "seed": "seed of initialization, order and augmentation",
     "train_samples": "train on the first N images only, for a quick look",
     "test_samples": "test on the first N images only (default: N of --train-samples)",
+    "validation_samples": "keep N training images out of training, and test on them instead of the test set",
 }
 _OTHER_FLAGS = {"learning_rate": "--lr", "compiled": "--compile"}
 

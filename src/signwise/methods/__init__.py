@@ -43,10 +43,10 @@ METHODS: dict[str, Method] = {
 """The methods by the names that recipes and the command line use, with the settings that suit SGD."""
 
 __all__ = [
-    "METHODS",
     "BWN",
     "DSQ",
     "LAB",
+    "METHODS",
     "MPT",
     "PARQ",
     "SQBWN",

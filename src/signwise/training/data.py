@@ -47,7 +47,12 @@ class TrainingData:
 
 
 def standardized_data(
-    data: ImageData, device: torch.device, *, train_samples: int | None = None, test_samples: int | None = None
+    data: ImageData,
+    device: torch.device,
+    *,
+    train_samples: int | None = None,
+    test_samples: int | None = None,
+    validation_samples: int = 0,
 ) -> TrainingData:
     """The first images of each split on the device, standardized by mean and deviation of the *whole* training set.
 
@@ -56,7 +61,17 @@ def standardized_data(
         device: where the images go.
         train_samples: number of training images; ``None`` for all.
         test_samples: number of test images; ``None`` for all.
+        validation_samples: take this many images from the end of the training set as the test images instead.
     """
+    train_images, train_labels = data.train_images[:train_samples], data.train_labels[:train_samples]
+    test_images, test_labels = data.test_images, data.test_labels
+    if validation_samples:
+        if validation_samples >= len(train_images):
+            raise SignwiseError(
+                f"`validation_samples` must be below the {len(train_images)} training images, got {validation_samples}"
+            )
+        test_images, test_labels = train_images[-validation_samples:], train_labels[-validation_samples:]
+        train_images, train_labels = train_images[:-validation_samples], train_labels[:-validation_samples]
     standardize = Standardize(data.mean, data.std).to(device)
 
     def split(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Split:
@@ -66,8 +81,8 @@ def standardized_data(
         return Split(floats, torch.from_numpy(labels).to(device))
 
     return TrainingData(
-        train=split(data.train_images[:train_samples], data.train_labels[:train_samples]),
-        test=split(data.test_images[:test_samples], data.test_labels[:test_samples]),
+        train=split(train_images, train_labels),
+        test=split(test_images[:test_samples], test_labels[:test_samples]),
     )
 
 

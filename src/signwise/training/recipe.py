@@ -15,8 +15,30 @@ from typing import Any
 from signwise.errors import SignwiseError
 
 # The names that a recipe uses for the methods of signwise.methods and for the rules of binarize_.
-METHODS = ("group_transform", "binary_connect", "scaled_sign", "straight_through")
+METHODS = (
+    "group_transform",
+    "group_transform_mean",
+    "binary_connect",
+    "bwn",
+    "lab",
+    "ir_net",
+    "prox_quant",
+    "sq_bwn",
+    "self_binarizing",
+    "mpt",
+    "dsq",
+    "scaled_sign",
+    "straight_through",
+    "mean_sign",
+    "parq",
+    "binary_relax",
+    "reste",
+    "bop",
+)
 SKIPS = ("first_and_last", "last", "none")
+OPTIMIZERS = ("sgdw", "adam")
+DECAYS = ("steps", "linear", "cosine")
+INITIALIZATIONS = ("pytorch", "glorot", "method")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +58,14 @@ class Recipe:
         batch_size: images per step, over all processes together.
         learning_rate: the learning rate after the warm-up.
         weight_decay: decoupled weight decay; not multiplied by the learning rate.
+        optimizer: one of :data:`OPTIMIZERS`; ``adam`` is Adam with decoupled weight decay, multiplied by the learning
+            rate.
         momentum: momentum of SGD.
+        nesterov: Nesterov's form of momentum.
+        label_smoothing: share of the target probability that is spread over all classes.
         warmup_epochs: epochs over which the learning rate rises from 0.
+        decay: the curve along which learning rate and weight decay fall, one of :data:`DECAYS`; the next two settings
+            belong to ``steps``.
         decay_factor: multiplies learning rate and weight decay at each milestone.
         decay_at: milestones, as fractions of the steps after the warm-up.
         t_alpha: fraction of the steps over which α rises to 1; ``None`` with 32 bits.
@@ -45,6 +73,10 @@ class Recipe:
         zeta_end: ζ at the last step.
         zeta_ramp: the last fraction of the steps, over which ζ rises.
         method: the binarization method, one of :data:`METHODS`.
+        initialization: of the weights: PyTorch's own, Glorot's uniform (the default of Keras), or that of the method's
+            authors.
+        batch_norm_momentum: weight of the newest batch in the running statistics of batch norm.
+        batch_norm_epsilon: what batch norm adds to the variance.
         skip: the layers that stay float, one of :data:`SKIPS`.
         flip: mirror each training image with probability 1/2.
         translate: shift training images by up to this many pixels.
@@ -53,6 +85,8 @@ class Recipe:
         seed: seed of initialization, order and augmentation.
         train_samples: train on the first N images only.
         test_samples: test on the first N images only.
+        validation_samples: keep this many images of the training set out of training and test on them instead, to
+            choose settings without looking at the test set.
 
     Example:
         >>> recipe = Recipe(name="tiny", model="lenet5", dataset="mnist", bits=32, epochs=10, batch_size=100,
@@ -69,8 +103,12 @@ class Recipe:
     batch_size: int
     learning_rate: float
     weight_decay: float
+    optimizer: str = "sgdw"
     momentum: float = 0.9
+    nesterov: bool = False
+    label_smoothing: float = 0.0
     warmup_epochs: float = 5.0
+    decay: str = "steps"
     decay_factor: float
     decay_at: tuple[float, ...]
     t_alpha: float | None = 0.9
@@ -78,6 +116,9 @@ class Recipe:
     zeta_end: float = 12.0
     zeta_ramp: float = 0.1
     method: str = "group_transform"
+    initialization: str = "pytorch"
+    batch_norm_momentum: float = 0.1
+    batch_norm_epsilon: float = 1e-5
     skip: str = "first_and_last"
     flip: bool = False
     translate: int = 0
@@ -86,6 +127,7 @@ class Recipe:
     seed: int = 0
     train_samples: int | None = None
     test_samples: int | None = None
+    validation_samples: int = 0
 
     def __post_init__(self) -> None:
         self._check("bits", self.bits in (1, 32), "1 or 32")
@@ -93,9 +135,12 @@ class Recipe:
             self._check(name, getattr(self, name) >= 1, "at least 1")
         for name in ("learning_rate", "decay_factor"):
             self._check(name, 0 < getattr(self, name) < math.inf, "positive")
-        for name in ("weight_decay", "momentum", "zoom", "zeta_ramp"):
+        for name in ("weight_decay", "momentum", "label_smoothing", "zoom"):
             self._check(name, 0 <= getattr(self, name) < 1, "in [0, 1)")
-        for name in ("translate", "reestimate_batch_norm", "seed"):
+        self._check("zeta_ramp", 0 <= self.zeta_ramp <= 1, "in [0, 1]")
+        self._check("batch_norm_momentum", 0 < self.batch_norm_momentum <= 1, "in (0, 1]")
+        self._check("batch_norm_epsilon", 0 < self.batch_norm_epsilon < math.inf, "positive")
+        for name in ("translate", "reestimate_batch_norm", "seed", "validation_samples"):
             self._check(name, getattr(self, name) >= 0, "0 or more")
         for name in ("train_samples", "test_samples"):
             value = getattr(self, name)
@@ -104,8 +149,15 @@ class Recipe:
         rising = all(low < high for low, high in zip(self.decay_at, self.decay_at[1:], strict=False))
         inside = all(0 <= fraction <= 1 for fraction in self.decay_at)
         self._check("decay_at", rising and inside, "rising fractions in [0, 1]")
-        self._check("method", self.method in METHODS, f"one of {', '.join(METHODS)}")
-        self._check("skip", self.skip in SKIPS, f"one of {', '.join(SKIPS)}")
+        choices = {
+            "method": METHODS,
+            "skip": SKIPS,
+            "optimizer": OPTIMIZERS,
+            "decay": DECAYS,
+            "initialization": INITIALIZATIONS,
+        }
+        for name, names in choices.items():
+            self._check(name, getattr(self, name) in names, f"one of {', '.join(names)}")
         if self.bits == 32:
             self._check("t_alpha", self.t_alpha is None, "left out with 32 bits: nothing is binarized")
         else:

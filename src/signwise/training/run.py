@@ -29,7 +29,7 @@ from signwise.training.options import Options
 from signwise.training.recipe import Recipe
 from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
-from signwise.training.step import Stepper, build_model
+from signwise.training.step import Stepper, build_model, steps_per_epoch
 
 # What config.json records about each attempt at a run, the first one and every resumed one.
 ATTEMPT = ("started", "options", "processes", "job", "threads", "versions", "hardware", "revision")
@@ -110,13 +110,20 @@ def _train_in(
     audience = list(reporters) if world.is_main else []
     try:
         data = _load(recipe, options, world)
-        model = build_model(recipe, len(data.classes)).to(world.device)
+        prepared = standardized_data(
+            data,
+            world.device,
+            train_samples=recipe.train_samples,
+            test_samples=recipe.test_samples,
+            validation_samples=recipe.validation_samples,
+        )
+        total_steps = recipe.epochs * steps_per_epoch(recipe, len(prepared.train.images))
+        model = build_model(recipe, len(data.classes), total_steps).to(world.device)
         if options.sync_batch_norm:
             if world.device.type == "cpu":
                 raise SignwiseError("`sync_batch_norm` needs an accelerator: PyTorch has none for the CPU")
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        samples = {"train_samples": recipe.train_samples, "test_samples": recipe.test_samples}
-        stepper = Stepper(recipe, options, model, standardized_data(data, world.device, **samples), world)
+        stepper = Stepper(recipe, options, model, prepared, world)
         layers = watched_layers(model, options.watch)
         if folder is not None:
             tensorboard = [TensorBoardReporter(folder.path, layers)] if options.tensorboard else []

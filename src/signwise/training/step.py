@@ -6,6 +6,7 @@ follows from the seed and the step. The state of a run is its weights, its momen
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +14,16 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import Optimizer
 
 from signwise import models
-from signwise.convert import Skip, binarize_, first_and_last, last
+from signwise.convert import LAYERS_WITH_WEIGHTS, Skip, binarize_, first_and_last, last
 from signwise.errors import SignwiseError
-from signwise.layers import after_step_, before_step_
-from signwise.methods import BinaryConnect, GroupTransform, Method, ScaledSign, StraightThrough
+from signwise.layers import after_step_, before_step_, initialize_
+from signwise.methods import METHODS, Method, ProxQuant
 from signwise.optim import SGDW, param_groups
-from signwise.schedule import BinarizationSchedule, StepDecay
+from signwise.schedule import BinarizationSchedule, CosineDecay, Decay, LinearDecay, StepDecay
 from signwise.text import unknown_name
 from signwise.training.data import Augment, TrainingData, derived_seed, epoch_order, seed_layers
 from signwise.training.distributed import World
@@ -28,47 +31,69 @@ from signwise.training.options import Options
 from signwise.training.recipe import Recipe
 
 _SKIPS: dict[str, Skip] = {"first_and_last": first_and_last, "last": last, "none": None}
-_METHODS: dict[str, type[Method]] = {
-    "group_transform": GroupTransform,
-    "binary_connect": BinaryConnect,
-    "scaled_sign": ScaledSign,
-    "straight_through": StraightThrough,
-}
+# The sum of all pulls of ProxQuant's authors, over the steps before the signs freeze.
+_TOTAL_PULL = 7.8
 
 
 class DivergenceError(SignwiseError):
     """Training has diverged: the loss or a weight is NaN or infinite."""
 
 
-def build_model(recipe: Recipe, num_classes: int) -> nn.Module:
+def build_model(recipe: Recipe, num_classes: int, total_steps: int | None = None) -> nn.Module:
     """The recipe's model with its initial weights, binarized with 1 bit.
 
-    PyTorch's own initialization draws from the recipe's seed on the CPU, so that it is the same on every device.
+    The initialization draws from the recipe's seed on the CPU, so that it is the same on every device.
+
+    Args:
+        recipe: what to build.
+        num_classes: the number of outputs.
+        total_steps: the length of the training, for methods whose settings depend on it.
     """
     factory = models.NAMES.get(recipe.model)
     if factory is None:
         raise SignwiseError(unknown_name("model", recipe.model, models.NAMES))
     torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
     model = factory(num_classes=num_classes)
+    for module in model.modules():
+        if isinstance(module, _BatchNorm):
+            module.momentum, module.eps = recipe.batch_norm_momentum, recipe.batch_norm_epsilon
+        elif recipe.initialization == "glorot" and isinstance(module, LAYERS_WITH_WEIGHTS):
+            nn.init.xavier_uniform_(module.weight)
     if recipe.bits == 1:
-        binarize_(model, skip=_SKIPS[recipe.skip], method=_METHODS[recipe.method]())
+        binarize_(model, skip=_SKIPS[recipe.skip], method=_method(recipe, total_steps))
+        if recipe.initialization == "method":
+            initialize_(model)
     return model
 
 
-def build_optimizer(recipe: Recipe, model: nn.Module) -> SGDW:
-    """SGD with momentum and decoupled weight decay; biases and norms are not decayed."""
+def _method(recipe: Recipe, total_steps: int | None) -> Method:
+    method = METHODS[recipe.method]
+    if isinstance(method, ProxQuant) and total_steps is not None:
+        pulls = recipe.learning_rate * total_steps * method.freeze_at / 2
+        return dataclasses.replace(method, strength=_TOTAL_PULL / pulls)
+    return method
+
+
+def build_optimizer(recipe: Recipe, model: nn.Module) -> Optimizer:
+    """The recipe's optimizer, with decoupled weight decay; biases and norms are not decayed."""
     groups = param_groups(model, weight_decay=recipe.weight_decay)
-    return SGDW(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+    if recipe.optimizer == "adam":
+        return torch.optim.AdamW(groups, lr=recipe.learning_rate)
+    return SGDW(groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.nesterov)
 
 
-def step_decay(recipe: Recipe, steps_per_epoch: int) -> StepDecay:
+def build_decay(recipe: Recipe, steps_per_epoch: int) -> Decay:
     """The factors on learning rate and weight decay."""
-    return StepDecay(
-        total_steps=recipe.epochs * steps_per_epoch,
-        warmup_steps=round(recipe.warmup_epochs * steps_per_epoch),
-        factor=recipe.decay_factor,
-        milestones=recipe.decay_at,
-    )
+    total, warmup = recipe.epochs * steps_per_epoch, round(recipe.warmup_epochs * steps_per_epoch)
+    if recipe.decay == "steps":
+        return StepDecay(total_steps=total, warmup_steps=warmup, factor=recipe.decay_factor, milestones=recipe.decay_at)
+    curve = LinearDecay if recipe.decay == "linear" else CosineDecay
+    return curve(total_steps=total, warmup_steps=warmup)
+
+
+def steps_per_epoch(recipe: Recipe, count: int) -> int:
+    """Steps in a pass over ``count`` images; a partial last batch is left out."""
+    return count // min(recipe.batch_size, count)
 
 
 def binarization_schedule(recipe: Recipe, steps_per_epoch: int) -> BinarizationSchedule | None:
@@ -119,7 +144,7 @@ class Stepper:
         count = len(data.train.images)
         # A partial last batch would be noisier than the rest: its images wait for the next epoch's order.
         self.batch_size = min(recipe.batch_size, count)
-        self.steps_per_epoch = count // self.batch_size
+        self.steps_per_epoch = steps_per_epoch(recipe, count)
         self.total_steps = recipe.epochs * self.steps_per_epoch
         if self.batch_size % world.size:
             raise SignwiseError(
@@ -127,7 +152,7 @@ class Stepper:
                 "choose another `batch_size` or number of processes"
             )
         self.optimizer = build_optimizer(recipe, model)
-        self.decay = step_decay(recipe, self.steps_per_epoch)
+        self.decay = build_decay(recipe, self.steps_per_epoch)
         self.schedule = binarization_schedule(recipe, self.steps_per_epoch)
         # Sums over the epoch so far, over the images of all processes: loss and wrong predictions.
         self.totals = torch.zeros(2, device=world.device)
@@ -182,7 +207,7 @@ class Stepper:
         seed_layers(seed, self.world.device)
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._bfloat16):
             outputs = self._forward(images)
-            loss = F.cross_entropy(outputs, labels)
+            loss = F.cross_entropy(outputs, labels, label_smoothing=self.recipe.label_smoothing)
         self.optimizer.zero_grad()
         loss.backward()
         with torch.no_grad():
