@@ -340,6 +340,24 @@ def test_a_detached_optimizer_drives_nothing_and_can_be_attached_again() -> None
     assert sw.attach(optimizer, model, SCHEDULE, DECAY).step == 2
 
 
+def test_a_wrapped_optimizer_is_attached_inside() -> None:
+    class Wrapper(Optimizer):
+        """As accelerate's: an optimizer by type that never ran its constructor."""
+
+        def __init__(self, optimizer: Optimizer) -> None:
+            self.optimizer = optimizer
+
+        def step(self, closure: Any = None) -> Any:
+            return self.optimizer.step(closure)
+
+    model = make_model()
+    wrapper = Wrapper(sgdw(model))
+    attachment = sw.attach(wrapper, model, SCHEDULE, DECAY)
+    loss_of(model, 0).backward()
+    wrapper.step()
+    assert attachment.step == 1
+
+
 def test_setting_the_step_moves_schedule_and_factors() -> None:
     model = make_model()
     optimizer = sgdw(model)

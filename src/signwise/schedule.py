@@ -257,7 +257,7 @@ def attach(
     them, and after ``optimizer.load_state_dict()`` training resumes exactly, whether ``attach`` comes before or after.
 
     Args:
-        optimizer: any optimizer; one that wraps another must pass its hooks on.
+        optimizer: any optimizer; of a wrapper such as accelerate's, the optimizer inside.
         model: the model, plain or wrapped (DDP, FSDP2, ``torch.compile``).
         schedule: α and ζ; ``None`` for methods that use neither.
         decay: the factors on lr and weight decay; ``None`` leaves both to you or to a PyTorch scheduler such as
@@ -280,6 +280,9 @@ def attach(
         >>> attachment.step, round(float(model[0].alpha), 3)
         (1, 0.2)
     """
+    # Wrappers such as accelerate's call the step of the optimizer inside, and only that one runs hooks.
+    while isinstance(inside := getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = inside
     hooks = getattr(optimizer, "_optimizer_step_post_hooks", {}).values()
     if any(isinstance(getattr(hook, "__self__", None), Attachment) for hook in hooks):
         raise SignwiseError("the optimizer already drives a model: detach() the first attachment before another")
