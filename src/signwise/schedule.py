@@ -250,8 +250,7 @@ def attach(
     the methods of the binary layers do their part (:func:`~signwise.layers.after_step_`). It counts steps of the
     optimizer, not batches, so gradient accumulation and steps that ``GradScaler`` skips come out right.
 
-    A layer whose method has an after-step warns if neither this nor ``after_step_`` calls it. Fused optimizers hide
-    their changes from PyTorch's count of them, so there the warning cannot come.
+    A layer whose method has an after-step warns if neither this nor ``after_step_`` calls it.
 
     The step and the initial lr and weight decay live in ``optimizer.param_groups``. ``optimizer.state_dict()`` carries
     them, and after ``optimizer.load_state_dict()`` training resumes exactly, whether ``attach`` comes before or after.
