@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, se
 from torch.optim import Optimizer
 
 import signwise as sw
+from signwise import layers
 
 
 @given(total=st.integers(1, 5000), t_alpha=st.floats(0, 1), step=st.integers(0, 6000))
@@ -340,6 +341,24 @@ def test_a_detached_optimizer_drives_nothing_and_can_be_attached_again() -> None
     assert sw.attach(optimizer, model, SCHEDULE, DECAY).step == 2
 
 
+def test_a_wrapped_optimizer_is_attached_inside() -> None:
+    class Wrapper(Optimizer):
+        """As accelerate's: an optimizer by type that never ran its constructor."""
+
+        def __init__(self, optimizer: Optimizer) -> None:
+            self.optimizer = optimizer
+
+        def step(self, closure: Any = None) -> Any:
+            return self.optimizer.step(closure)
+
+    model = make_model()
+    wrapper = Wrapper(sgdw(model))
+    attachment = sw.attach(wrapper, model, SCHEDULE, DECAY)
+    loss_of(model, 0).backward()
+    wrapper.step()
+    assert attachment.step == 1
+
+
 def test_setting_the_step_moves_schedule_and_factors() -> None:
     model = make_model()
     optimizer = sgdw(model)
@@ -399,6 +418,17 @@ def test_a_forgotten_after_step_is_pointed_out_once() -> None:
     train(model, optimizer, range(1))
     with pytest.warns(UserWarning, match=r"BWN changes the latent weights .* use signwise\.attach") as caught:
         train(model, optimizer, range(1, 8))
+    assert len(caught) == 2, "once per layer"
+
+
+def test_a_forgotten_after_step_is_pointed_out_with_a_fused_optimizer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_LARGEST_ACCUMULATION", 5)
+    model = make_model(sw.BWN())
+    # PyTorch does not count the changes that fused steps make.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
+    train(model, optimizer, range(4))
+    with pytest.warns(UserWarning, match="BWN changes the latent weights") as caught:
+        train(model, optimizer, range(4, 12))
     assert len(caught) == 2, "once per layer"
 
 

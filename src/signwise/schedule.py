@@ -301,14 +301,13 @@ def attach(
     layers do their part before and after each ``optimizer.step()``. It counts steps of the optimizer, not batches, so
     gradient accumulation and steps that ``GradScaler`` skips come out right.
 
-    A layer whose method has an after-step warns if neither this nor ``after_step_`` calls it. Fused optimizers hide
-    their changes from PyTorch's count of them, so there the warning cannot come.
+    A layer whose method has an after-step warns if neither this nor ``after_step_`` calls it.
 
     The step and the initial lr and weight decay live in ``optimizer.param_groups``. ``optimizer.state_dict()`` carries
     them, and after ``optimizer.load_state_dict()`` training resumes exactly, whether ``attach`` comes before or after.
 
     Args:
-        optimizer: any optimizer; one that wraps another must pass its hooks on.
+        optimizer: any optimizer; of a wrapper such as accelerate's, the optimizer inside.
         model: the model, plain or wrapped (DDP, FSDP2, ``torch.compile``).
         schedule: α and ζ; ``None`` for methods that use neither.
         decay: the factors on lr and weight decay; ``None`` leaves both to you or to a PyTorch scheduler such as
@@ -331,6 +330,9 @@ def attach(
         >>> attachment.step, round(float(model[0].alpha), 3)
         (1, 0.2)
     """
+    # Wrappers such as accelerate's call the step of the optimizer inside, and only that one runs hooks.
+    while isinstance(inside := getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = inside
     hooks = getattr(optimizer, "_optimizer_step_post_hooks", {}).values()
     if any(isinstance(getattr(hook, "__self__", None), Attachment) for hook in hooks):
         raise SignwiseError("the optimizer already drives a model: detach() the first attachment before another")

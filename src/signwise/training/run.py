@@ -58,7 +58,7 @@ def train(
     recipe: Recipe,
     out: Path | str | None = None,
     *,
-    options: Options = Options(),  # noqa: B008 - frozen, so that one instance serves every call
+    options: Options = Options(),  # noqa: B008 - frozen, so one instance serves every call
     reporters: Sequence[Reporter] = (),
 ) -> Outcome:
     """Train a recipe's model, or resume a run that was interrupted.
