@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
 from signwise.bench.records import read_records
+
 from signwise.reproduce.markers import fill, names
 
 ROOT = Path(__file__).parents[2]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from signwise.bench.untrained import dense, untrained
 
 from signwise.bench.network import with_float_weights
-from signwise.bench.untrained import dense, untrained
 from signwise.program import reference
 
 

@@ -1,4 +1,4 @@
-"""A comparison as bars: one panel a batch size and number of threads, one bar an engine, the shortest the best."""
+"""The times of engines as bars: one panel per batch size and number of threads, one bar per engine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(comparison: Comparison, title: str) -> Figure:
-    """The best times of every engine, float32 above int8.
+def engine_times_figure(comparison: Comparison, title: str) -> Figure:
+    """Draw the best time of every engine, float32 above int8.
 
     Args:
-        comparison: what was measured.
-        title: what stands above it, such as the network's name.
+        comparison: the measurements.
+        title: the figure's title, such as the name of the file.
     """
     columns = len({setting.batch for setting in comparison.settings})
     rows = len(comparison.settings) // columns
     height = 0.7 + rows * (0.6 + 0.26 * len(comparison.rows))
     figure, axes = subplots(rows, columns, width=4.6 * columns, height=height)
-    # Settings come with the batch size slowest: a column each.
+    # Settings are ordered by batch size first: one column per batch size.
     for index, setting in enumerate(comparison.settings):
         _panel(axes[index % rows, index // rows], comparison, setting)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -32,7 +32,7 @@ def draw(comparison: Comparison, title: str) -> Figure:
 
 def _panel(axis: Any, comparison: Comparison, setting: Setting) -> None:
     best = [row.timings[setting].best for row in comparison.rows]
-    # Half a bar of air between the precisions.
+    # Half a bar of space between the precisions.
     positions = [index + 0.5 * (row.precision == "int8") for index, row in enumerate(comparison.rows)]
     for position, row, seconds in zip(positions, comparison.rows, best, strict=True):
         other = FLOAT if row.precision == "float32" else MUTED
@@ -42,7 +42,7 @@ def _panel(axis: Any, comparison: Comparison, setting: Setting) -> None:
     axis.set_title(str(setting), loc="left", fontsize=10)
     axis.set_yticks(positions, [f"{row.engine.title} {row.precision}" for row in comparison.rows])
     axis.invert_yaxis()
-    # The values stand at the bars: room for them at the right, and no axis that repeats them.
+    # Each bar carries its value: leave room for it at the right, and draw no axis.
     axis.set_xlim(0, max(best) * 1.3)
     axis.set_xticks([])
     axis.grid(False)

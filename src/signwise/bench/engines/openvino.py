@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engine import Engine, Precision, Runner
+from signwise.bench.engines.engine import Engine, Precision, Runner
+from signwise.bench.engines.onnx_file import onnx_file
 from signwise.bench.network import Network
-from signwise.bench.onnx_file import onnx_file
 
 
 class OpenVino(Engine):
-    """Float32, and 8 bits from the model that ONNX Runtime's tool has quantized."""
+    """Float32, and 8 bits from the model that ONNX Runtime's tool quantizes."""
 
     name = "openvino"
     title = "OpenVINO"
@@ -34,13 +34,13 @@ class OpenVino(Engine):
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
             "INFERENCE_NUM_THREADS": threads,
-            # Otherwise processors with bfloat16 units would compute float32 layers in bfloat16.
+            # Without this, processors with bfloat16 units compute float32 layers in bfloat16.
             "INFERENCE_PRECISION_HINT": "f32",
         }
         request = core.compile_model(model, "CPU", properties).create_infer_request()
 
         def run(examples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-            answers: npt.NDArray[np.float32] = request.infer([examples], share_inputs=True)[0]
-            return answers
+            outputs: npt.NDArray[np.float32] = request.infer([examples], share_inputs=True)[0]
+            return outputs
 
         return run

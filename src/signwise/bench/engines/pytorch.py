@@ -1,8 +1,7 @@
-"""PyTorch in inference mode, batch norm folded, in the memory format that is the faster one."""
+"""PyTorch in inference mode with batch norm folded, in the faster of its two memory formats."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engine import Engine, Precision, Runner
+from signwise.bench.engines.engine import Engine, Precision, Runner
 from signwise.bench.network import Network, with_float_weights
+from signwise.bench.timing import best_seconds
 from signwise.program import operations as ops
 from signwise.program.file import load
 from signwise.program.program import Program
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
     Step: TypeAlias = Callable[[list[torch.Tensor]], torch.Tensor]
 
-_TRIALS = 3
-_ENOUGH_SECONDS = 1.0
+_SECONDS_PER_FORMAT = 1.0
 
 
 class PyTorch(Engine):
-    """Float32 alone: its 8-bit convolutions have moved to packages of their own."""
+    """Float32 alone: PyTorch's 8-bit convolutions have moved to other packages."""
 
     name = "pytorch"
     title = "PyTorch"
@@ -49,22 +48,13 @@ class PyTorch(Engine):
         if len(program.input_shape) == 3:
             formats.append(torch.channels_last)
         zeros = np.zeros((batch, *program.input_shape), np.float32)
-        # One runner at a time, so that the memory of the process is that of one.
-        fastest = min(formats, key=lambda memory_format: _best_seconds(_runner(program, memory_format), zeros))
-        return _runner(program, fastest)
 
+        def seconds(memory_format: torch.memory_format) -> float:
+            # Only one runner is alive at a time, so that the peak memory of the process is that of one.
+            run = _runner(program, memory_format)
+            return best_seconds(lambda: run(zeros), seconds=_SECONDS_PER_FORMAT, most=3)
 
-def _best_seconds(runner: Runner, examples: npt.NDArray[np.float32]) -> float:
-    best, spent = float("inf"), 0.0
-    runner(examples)
-    for _ in range(_TRIALS):
-        start = time.perf_counter()
-        runner(examples)
-        took = time.perf_counter() - start
-        best, spent = min(best, took), spent + took
-        if spent > _ENOUGH_SECONDS:
-            break
-    return best
+        return _runner(program, min(formats, key=seconds))
 
 
 def _runner(program: Program, memory_format: torch.memory_format) -> Runner:
@@ -84,14 +74,14 @@ def _runner(program: Program, memory_format: torch.memory_format) -> Runner:
                 for value in set(operation.inputs):
                     if last_reader[value] == index and value != program.output:
                         del values[value]
-            answers: npt.NDArray[np.float32] = values[program.output].numpy()
-            return answers
+            outputs: npt.NDArray[np.float32] = values[program.output].numpy()
+            return outputs
 
     return run
 
 
 def _step(program: Program, operation: ops.Operation, memory_format: torch.memory_format) -> Step:
-    """One operation as a function of its inputs; whatever does not depend on them is computed here."""
+    """One operation as a function of its inputs; everything that does not depend on them is computed here."""
     import torch
     import torch.nn.functional as F
 
@@ -99,7 +89,7 @@ def _step(program: Program, operation: ops.Operation, memory_format: torch.memor
         case ops.Conv() | ops.Dense():
             return _epilogue(operation, _layer(program, operation, memory_format))
         case ops.Affine():
-            # As a batch norm, which PyTorch computes in one pass.
+            # A batch norm, which PyTorch computes in one pass.
             scale, bias = (_tensor(program.tensors[name]) for name in (operation.scale, operation.bias))
             mean, variance = torch.zeros_like(scale), torch.ones_like(scale)
             return _epilogue(operation, lambda x: F.batch_norm(x, mean, variance, scale, bias, eps=0.0))
@@ -164,7 +154,7 @@ def _layer(
 
 
 def _padding(padding: ops.Padding) -> tuple[list[int], tuple[int, int]]:
-    """Zeros that must be added beforehand (none where both sides agree), and those that the layer itself adds."""
+    """The zeros to add beforehand (none where both sides agree), and the zeros that the layer itself adds."""
     top, left, bottom, right = padding
     return ([], (top, left)) if (top, left) == (bottom, right) else ([left, right, top, bottom], (0, 0))
 

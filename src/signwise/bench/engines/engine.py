@@ -1,7 +1,7 @@
-"""What an engine is to the benchmark: it converts a network to a file of its own, and runs that file.
+"""The interface of an engine: it converts a network to a file in its own format, and runs that file.
 
-The two are apart because they happen apart: a network is converted once, and opened for every batch size and number of
-threads, also in fresh processes, where an engine shall load what it runs and nothing else.
+Conversion and running are separate because they happen in different places: a network is converted once, and opened for
+every batch size and number of threads, also in fresh processes that should load only what the engine itself needs.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ import numpy.typing as npt
 from signwise.bench.network import Network
 
 Precision: TypeAlias = Literal["float32", "int8"]
+"""The type of the activations."""
+
 PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
 
 Runner: TypeAlias = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
-"""From a batch to its answers, both numpy arrays: what a user of the engine calls."""
+"""From a batch to its outputs, both numpy arrays: what a user of the engine calls."""
 
 
 class Engine(ABC):
-    """One engine. Importing its module is free; its packages are loaded by the methods that need them.
+    """One engine. Importing its module is free; the methods load the packages that they need.
 
     Attributes:
-        name: in the command line.
-        title: in tables and charts.
-        requires: the modules that it imports, and so must be installed.
+        name: the name on the command line.
+        title: the name in tables and charts.
+        requires: the modules that must be installed.
         install: the command that installs them.
-        precisions: those it can run.
-        ours: whether it runs packed files, and so is none of the others that these are compared with.
+        precisions: the precisions that it can run.
+        ours: True for our own engines, False for the peers.
     """
 
     name: ClassVar[str]
@@ -44,13 +46,13 @@ class Engine(ABC):
     ours: ClassVar[bool] = False
 
     def missing(self) -> list[str]:
-        """The modules that it needs and that are not installed."""
+        """The required modules that are not installed."""
         return [module for module in self.requires if importlib.util.find_spec(module) is None]
 
     @abstractmethod
     def convert(self, network: Network, precision: Precision, folder: Path) -> Path:
-        """Write the network in the engine's form to a file in ``folder``, unless it is there already."""
+        """Write the network in the engine's format to a file in ``folder``, unless it is already there."""
 
     @abstractmethod
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        """Get ready to run a converted file on batches of one size with so many threads."""
+        """Prepare a converted file for batches of one size with a given number of threads."""

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, every optimization on."""
+"""ONNX Runtime on the CPU with every optimization on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engine import Engine, Precision, Runner
+from signwise.bench.engines.engine import Engine, Precision, Runner
+from signwise.bench.engines.onnx_file import onnx_file
 from signwise.bench.network import Network
-from signwise.bench.onnx_file import onnx_file
 
 
 class OnnxRuntime(Engine):
@@ -30,12 +30,12 @@ class OnnxRuntime(Engine):
         options.inter_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.add_free_dimension_override_by_name("batch", batch)
-        # Its threads spin within a run, which is faster, and stop after it, which leaves the processor to the others.
+        # Threads spin during a run, which is faster, and stop after it, which leaves the cores to the other engines.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
         def run(examples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-            answers: npt.NDArray[np.float32] = session.run(["output"], {"input": examples})[0]
-            return answers
+            outputs: npt.NDArray[np.float32] = session.run(["output"], {"input": examples})[0]
+            return outputs
 
         return run

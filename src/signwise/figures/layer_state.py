@@ -1,7 +1,7 @@
-"""The state of one layer during training, as the paper's figure shows it.
+"""The state of one layer during training, as in the paper's figure.
 
-(a) the latent weights φ and (b) the relaxed weights w_α as histograms over time, (c) the signs that are deployed,
-(d) minimum, mean and maximum of w_α, (e) α and (f) ζ.
+(a) latent weights φ and (b) relaxed weights w_α as histograms over time, (c) deployed signs, (d) minimum, mean and
+maximum of w_α, (e) α and (f) ζ.
 """
 
 from __future__ import annotations
@@ -23,18 +23,15 @@ State = Mapping[str, Any]
 
 
 @styled
-def state_figure(states: Sequence[State], title: str = "") -> Figure:
+def layer_state_figure(states: Sequence[State], title: str = "") -> Figure:
     """Draw the six panels.
 
     Args:
-        states: rows of a run's ``state.jsonl`` (or of a record) that tell of one layer, in the order of their steps.
-        title: what is shown, above the panels.
-
-    Returns:
-        The figure.
+        states: rows of one layer from a run's ``state.jsonl`` or from a record, in the order of their steps.
+        title: the figure's title.
 
     Raises:
-        SignwiseError: there are too few rows to show a history.
+        SignwiseError: there are too few rows, or rows of several layers.
     """
     layers = {str(state["layer"]) for state in states}
     if len(layers) != 1 or len(states) < 2:
@@ -54,7 +51,7 @@ def state_figure(states: Sequence[State], title: str = "") -> Figure:
         place.set_xlabel("training step")
     for place in axes.flat:
         place.set_xlim(steps[0], steps[-1])
-        set_few_ticks_(place.xaxis, 4)  # six digits need their room
+        set_few_ticks_(place.xaxis, 4)  # six digits need room
         place.xaxis.set_major_formatter(_thousands())
     return figure
 
@@ -66,14 +63,14 @@ def _thousands() -> Any:
 
 
 def resampled(histogram: Mapping[str, Any], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The share of a histogram's weights in other bins, each old bin spread evenly over its width.
+    """Resample a histogram to other bins, spreading each old bin evenly over its width.
 
     Args:
-        histogram: ``low``, ``high`` and ``counts`` of equal bins between them.
-        edges: rising edges of the new bins, which cover the old ones.
+        histogram: ``low``, ``high`` and the ``counts`` of equal bins between them.
+        edges: rising edges of the new bins; they must cover the old ones.
 
     Returns:
-        One share a new bin; they sum to 1.
+        The share of the weights in each new bin; the shares sum to 1.
 
     Example:
         >>> resampled({"low": 0.0, "high": 1.0, "counts": [1, 3]}, np.array([0.0, 0.5, 0.75, 1.0]))
@@ -82,7 +79,7 @@ def resampled(histogram: Mapping[str, Any], edges: npt.NDArray[np.float64]) -> n
     counts = np.asarray(histogram["counts"], dtype=np.float64)
     low, high = histogram["low"], histogram["high"]
     if high <= low:
-        # All weights are equal: histc's bins have no width, the share belongs to the one bin around them.
+        # All weights are equal and the old bins have no width: everything falls into one new bin.
         return np.where((edges[:-1] <= low) & (low < edges[1:]), 1.0, 0.0)
     cumulated = np.concatenate([[0.0], np.cumsum(counts) / counts.sum()])
     old_edges = np.linspace(low, high, len(counts) + 1)
@@ -97,8 +94,8 @@ def _draw_histograms(axes: Any, states: Sequence[State], name: str, title: str) 
     furthest, usual = 1.02 * max(extents), float(np.median(extents))
     edges = np.linspace(-furthest, furthest, _BINS + 1)
     if name == "latent" and usual < furthest / 4:
-        # Weight decay takes φ to a small part of its first extent: a scale that is linear near zero and logarithmic
-        # beyond shows both.
+        # Weight decay shrinks φ to a small part of its initial range: an asinh scale, linear near zero and
+        # logarithmic beyond, shows both.
         width = usual / 2
         reach = np.arcsinh(furthest / width)
         edges = width * np.sinh(np.linspace(-reach, reach, _BINS + 1))
@@ -107,7 +104,7 @@ def _draw_histograms(axes: Any, states: Sequence[State], name: str, title: str) 
         axes.set_yticks([], minor=True)
         axes.yaxis.set_major_formatter("{x:g}")
     shares = np.stack([resampled(state[name], edges) for state in states], axis=1)  # (bins, states)
-    # Each time by its own peak: weights that gather in two points would make all other times look empty.
+    # Normalize each step by its own peak: weights that gather at two points would make all other steps look empty.
     shares /= shares.max(axis=0, keepdims=True)
     steps = np.array([state["step"] for state in states], dtype=np.float64)
     middles = (steps[1:] + steps[:-1]) / 2
@@ -126,7 +123,7 @@ def _draw_histograms(axes: Any, states: Sequence[State], name: str, title: str) 
 
 
 def _round_below(value: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten that is not above the value."""
+    """The largest of 1, 2 and 5 times a power of ten that does not exceed the value."""
     power = 10.0 ** np.floor(np.log10(value))
     return float(power * max(digit for digit in (1, 2, 5) if digit * power <= value * (1 + 1e-9)))
 

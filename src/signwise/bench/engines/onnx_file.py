@@ -1,7 +1,7 @@
 """A network as an ONNX file for the engines that read one, in float32 or statically quantized to 8 bits.
 
-The 8-bit model is made as ONNX Runtime's documentation advises for x86: QuantizeLinear and DequantizeLinear around
-every layer, unsigned activations, signed weights with one scale a channel, ranges by minimum and maximum.
+The 8-bit model follows ONNX Runtime's advice for x86: QuantizeLinear and DequantizeLinear around every layer, unsigned
+activations, signed weights with one scale per channel, ranges from minimum and maximum.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.atomic import atomic_write
-from signwise.bench.engine import Precision
+from signwise.bench.engines.engine import Precision
 from signwise.bench.network import Network
 from signwise.export import to_onnx
 
 
 def onnx_file(network: Network, precision: Precision, folder: Path) -> Path:
-    """The path of the network's ONNX file in ``folder``, written if it is not there.
+    """Write the network as an ONNX file in ``folder``, unless it is already there, and return its path.
 
     Args:
         network: what to write.
-        precision: ``"int8"`` is quantized from the float32 model, with ranges of ``network.examples``.
+        precision: ``"int8"`` is quantized from the float32 model, with ranges from ``network.examples``.
         folder: where it goes.
     """
     path = folder / f"{precision}.onnx"
@@ -39,10 +39,10 @@ def onnx_file(network: Network, precision: Precision, folder: Path) -> Path:
 
 
 def quantize_onnx(source: Path, target: Path, examples: npt.NDArray[np.float32]) -> None:
-    """Write an 8-bit form of an ONNX model, quantized by ONNX Runtime's own tool."""
+    """Quantize an ONNX model to 8 bits with ONNX Runtime's own tool."""
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-    # It recommends a preprocessing that folds batch norm and infers shapes, both of which are done here already.
+    # It warns that batch norm should be folded and shapes inferred first; the export has done both.
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)
@@ -65,7 +65,7 @@ def quantize_onnx(source: Path, target: Path, examples: npt.NDArray[np.float32])
 
 
 class _Examples:
-    """Hands the calibrator one example after the other: a batch of many would take much memory in large networks."""
+    """Feeds the calibrator one example at a time: a large batch would take much memory in large networks."""
 
     def __init__(self, examples: npt.NDArray[np.float32]) -> None:
         self._batches = iter(examples[:, None])  # (count, ...) -> batches of (1, ...)

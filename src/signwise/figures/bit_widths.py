@@ -1,4 +1,4 @@
-"""One bit against thirty-two: the errors of each experiment, the paper's and ours, side by side."""
+"""One bit against thirty-two: the paper's errors and ours, one row per experiment."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BitsPair:
+class ErrorPair:
     """One line of the figure.
 
     Args:
         label: the experiment.
-        full: error with 32 bits, in percent, or ``None`` where it is not known.
-        binary: error with 1 bit.
-        is_ours: measured here, not quoted from the paper.
+        full: error with 32 bits in percent, or ``None`` if unknown.
+        binary: error with 1 bit in percent, or ``None`` if unknown.
+        is_ours: measured, not quoted from the paper.
     """
 
     label: str
@@ -31,14 +31,14 @@ class BitsPair:
 
 
 @styled
-def bits_figure(pairs: Sequence[BitsPair]) -> Figure:
-    """Draw a row for each experiment: hollow marks quote the paper, filled ones are measured.
+def bit_widths_figure(pairs: Sequence[ErrorPair]) -> Figure:
+    """Draw one row per experiment: hollow marks quote the paper, filled marks are measured.
 
     Raises:
         SignwiseError: there is nothing to draw.
     """
     if not pairs:
-        raise SignwiseError("the comparison of bits needs at least one experiment")
+        raise SignwiseError("the comparison of bit widths needs at least one experiment")
     figure, axes = subplots(1, 1, width=8, height=0.8 + 0.34 * len(pairs))
     place = axes[0, 0]
     for row, pair in enumerate(pairs):
@@ -54,8 +54,8 @@ def bits_figure(pairs: Sequence[BitsPair]) -> Figure:
     place.set_yticks(range(len(pairs)), [f"{pair.label}, {'ours' if pair.is_ours else 'paper'}" for pair in pairs])
     place.set_ylim(len(pairs) - 0.5, -0.5)
     place.set_xscale("log")
-    place.xaxis.set_major_formatter(_plain())
-    place.xaxis.set_minor_formatter(_nothing())
+    place.xaxis.set_major_formatter(_plain_numbers())
+    place.xaxis.set_minor_formatter(_no_labels())
     place.set_xticks([value for value in (0.5, 1, 2, 5, 10, 20, 50) if _near(value, pairs)])
     place.set_xlabel("lowest test error during training, %")
     for colour, marker, label in ((FLOAT, "s", "32 bit"), (BINARY, "o", "1 bit")):
@@ -64,18 +64,18 @@ def bits_figure(pairs: Sequence[BitsPair]) -> Figure:
     return figure
 
 
-def _near(value: float, pairs: Sequence[BitsPair]) -> bool:
+def _near(value: float, pairs: Sequence[ErrorPair]) -> bool:
     known = [error for pair in pairs for error in (pair.full, pair.binary) if error is not None]
     return bool(known) and 0.6 * min(known) <= value <= 1.6 * max(known)
 
 
-def _plain() -> object:
+def _plain_numbers() -> object:
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda value, position: f"{value:g}")
 
 
-def _nothing() -> object:
+def _no_labels() -> object:
     from matplotlib.ticker import NullFormatter
 
     return NullFormatter()

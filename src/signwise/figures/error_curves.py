@@ -1,4 +1,4 @@
-"""The errors of one run, epoch by epoch: of sign(φ), which is deployed, of the relaxed weights, and in training."""
+"""The errors of one run per epoch: test errors of sign(φ) and of the relaxed weights, and the training error."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from signwise.figures.style import BINARY, FLOAT, MUTED, set_few_ticks_, styled,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The curve's name in metrics.jsonl and in a record, what the reader calls it with 1 and with 32 bits, colour and line.
+# Name in metrics.jsonl and in records, label with 1 bit, label with 32 bits, colour, line style.
 _CURVES = (
     ("train_error", "training, relaxed $w_α$", "training", MUTED, ":"),
     ("relaxed_error", "test, relaxed $w_α$", "", FLOAT, "--"),
     ("error", "test, sign(φ)", "test", BINARY, "-"),
 )
-_TAIL = 0.25
+_TAIL = 0.25  # share of the epochs in the second panel
 
 
 @styled
-def errors_figure(curves: Mapping[str, Sequence[float | None]], title: str = "") -> Figure:
-    """Draw the whole training, on a logarithmic scale, and its last quarter, on a plain one.
+def error_curves_figure(curves: Mapping[str, Sequence[float | None]], title: str = "") -> Figure:
+    """Draw the whole training on a logarithmic scale, and its last quarter on a linear one.
 
     Args:
-        curves: lists with one number an epoch: ``error`` and, where there are, ``relaxed_error`` and ``train_error``.
-        title: what is shown, above the panels.
+        curves: one number per epoch for ``error`` and, where known, ``relaxed_error`` and ``train_error``.
+        title: the figure's title.
 
     Raises:
         SignwiseError: no epoch has been evaluated yet.
@@ -63,7 +63,7 @@ def errors_figure(curves: Mapping[str, Sequence[float | None]], title: str = "")
 def _set_logarithmic_percent_(axes: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    # Below a hundredth of a percent, one image of ten thousand, a logarithm shows nothing but noise.
+    # Below 0.01 %, one image in ten thousand, a logarithmic scale shows only noise.
     axes.set_yscale("log", nonpositive="clip")
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0.01), min(high, 110))

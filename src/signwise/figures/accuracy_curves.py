@@ -1,4 +1,4 @@
-"""Accuracy on the test set during training, for the whole of it and for its last epochs, as in the paper's figure."""
+"""Test accuracy during training, over all epochs and over the last ones, as in the paper's figure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class AccuracyCurve:
     """One line of the figure.
 
     Args:
-        group: the experiment: one row of panels each.
+        group: the experiment; each has its own row of panels.
         label: what distinguishes the line within its group.
-        errors: in percent, one an epoch.
-        is_full_precision: drawn dashed, as the line to compare with.
+        errors: test error in percent, one number per epoch.
+        is_full_precision: draws the line dashed, as the baseline.
     """
 
     group: str
@@ -33,8 +33,8 @@ class AccuracyCurve:
 
 
 @styled
-def accuracy_figure(curves: Sequence[AccuracyCurve]) -> Figure:
-    """Draw a row of two panels for each group: the whole training, and its last 50 epochs (or half, of short runs).
+def accuracy_curves_figure(curves: Sequence[AccuracyCurve]) -> Figure:
+    """Draw two panels per group: the whole training, and its last 50 epochs (the last half of a short run).
 
     Raises:
         SignwiseError: there is nothing to draw.
@@ -61,7 +61,7 @@ def _draw_group(places: Any, curves: Sequence[AccuracyCurve], index: int) -> Non
         numbers = range(1, len(accuracies) + 1)
         places[0].plot(numbers, accuracies, label=curve.label, **style)
         places[1].plot(numbers[epochs - tail :], accuracies[epochs - tail :], label=curve.label, **style)
-    # The first epochs of a progressively binarized network are near chance: there is nothing to read below that.
+    # The first epochs of a progressively binarized network are near chance level: show the whole range.
     places[0].set_ylim(0, 100)
     places[1].set_title(f"({chr(98 + 2 * index)})  last {tail} epochs")
     for place in places:
@@ -70,6 +70,6 @@ def _draw_group(places: Any, curves: Sequence[AccuracyCurve], index: int) -> Non
 
 
 def _colours(curves: Sequence[AccuracyCurve]) -> list[str]:
-    """Binary lines in the order of the palette, its second colour kept for full precision."""
+    """Binary lines take the palette in order; its second colour is reserved for full precision."""
     binary = iter([PALETTE[0], *PALETTE[2:]] * len(curves))
     return [PALETTE[1] if curve.is_full_precision else next(binary) for curve in curves]

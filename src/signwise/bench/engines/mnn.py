@@ -1,4 +1,4 @@
-"""MNN on the CPU, float32 by Winograd convolutions where its converter finds them faster."""
+"""MNN on the CPU; its converter chooses Winograd convolutions where it finds them faster."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engine import Engine, Precision, Runner
+from signwise.bench.engines.engine import Engine, Precision, Runner
+from signwise.bench.engines.onnx_file import onnx_file
 from signwise.bench.network import Network
-from signwise.bench.onnx_file import onnx_file
 from signwise.errors import SignwiseError
 
 
 class Mnn(Engine):
-    """Float32 at high precision, and 8-bit weights with activations quantized as it runs, its `--weightQuantBits 8`."""
+    """Float32 at high precision, and 8-bit weights (`--weightQuantBits 8`) with activations quantized at run time."""
 
     name = "mnn"
     title = "MNN"
@@ -33,7 +33,7 @@ class Mnn(Engine):
         if precision == "int8":
             arguments += ["--weightQuantBits", "8"]
         with _silence():
-            # The converter itself: `MNN.tools.mnnconvert` around it installs and calls a logging service.
+            # Not `MNN.tools.mnnconvert`: that wrapper installs and calls a logging service.
             import _tools
 
             _tools.mnnconvert(["mnnconvert", *arguments])
@@ -47,20 +47,20 @@ class Mnn(Engine):
             import MNN
 
             interpreter = MNN.Interpreter(str(path))
-            how = {"precision": "high"} if precision == "float32" else {"precision": "low", "memory": "low"}
-            session = interpreter.createSession({"backend": "CPU", "numThread": threads, **how})
+            mode = {"precision": "high"} if precision == "float32" else {"precision": "low", "memory": "low"}
+            session = interpreter.createSession({"backend": "CPU", "numThread": threads, **mode})
             inlet = interpreter.getSessionInput(session, "input")
             shape = (batch, *inlet.getShape()[1:])
             interpreter.resizeTensor(inlet, shape)
             interpreter.resizeSession(session)
         outlet = interpreter.getSessionOutput(session, "output")
         layout, number = MNN.Tensor_DimensionType_Caffe, MNN.Halide_Type_Float
-        answers = np.zeros(outlet.getShape(), np.float32)
+        outputs = np.zeros(outlet.getShape(), np.float32)
 
         def run(examples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
             inlet.copyFrom(MNN.Tensor(shape, number, examples, layout))
             interpreter.runSession(session)
-            received = MNN.Tensor(answers.shape, number, answers, layout)
+            received = MNN.Tensor(outputs.shape, number, outputs, layout)
             outlet.copyToHostTensor(received)
             copied: npt.NDArray[np.float32] = received.getNumpyData().copy()
             return copied
@@ -70,7 +70,7 @@ class Mnn(Engine):
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """MNN writes its progress to the standard output below Python, where tables and JSON go."""
+    """Silence MNN, which writes its progress straight to file descriptor 1, where our tables and JSON go."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:

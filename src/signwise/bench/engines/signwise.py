@@ -1,17 +1,20 @@
-"""The packed file itself, by the kernels of this package or by numpy alone."""
+"""The packed file itself, run by the native kernels or by numpy alone."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
-from signwise.bench.engine import Engine, Precision, Runner
+from signwise import runtime
+from signwise.bench.engines.engine import Engine, Precision, Runner
 from signwise.bench.network import Network
 from signwise.errors import SignwiseError
+from signwise.program import reference
+from signwise.program.file import load
 
 
 class Signwise(Engine):
-    """The native kernels, as ``signwise.runtime.load`` gives them."""
+    """The native kernels."""
 
     name = "signwise"
     title = "signwise"
@@ -21,20 +24,18 @@ class Signwise(Engine):
     def convert(self, network: Network, precision: Precision, folder: Path) -> Path:
         program = network.float32 if precision == "float32" else network.int8
         if program is None:
-            raise SignwiseError("this network has no form with 8-bit activations: compile it with activations='int8'")
+            raise SignwiseError("this network cannot have 8-bit activations")
         path = folder / f"{precision}.sw"
         if not path.exists():
             program.save(path)
         return path
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        from signwise import runtime
-
-        model = runtime.load(path, threads=threads)
-        # Numpy steps in where the kernels are missing, which is right for users and wrong under this name.
-        if model.native is None:
+        session = runtime.load(path, threads=threads)
+        # A session falls back to numpy where the kernels are missing: right for users, wrong under this name.
+        if session.native is None:
             raise SignwiseError("the native kernels cannot be loaded here: signwise doctor says why")
-        return model
+        return session
 
 
 class Numpy(Signwise):
@@ -44,7 +45,4 @@ class Numpy(Signwise):
     title = "numpy fallback"
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        from signwise.program.file import load
-        from signwise.program.reference import run
-
-        return partial(run, load(path))
+        return partial(reference.run, load(path))
