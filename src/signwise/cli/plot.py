@@ -24,13 +24,13 @@ def add(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="RUN", type=Path, help="a run's folder; it may still be training")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the figures go (default: the run's folder)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the figures (default: the run's folder)")
     parser.add_argument("--format", choices=("png", "svg"), default="png", help="png by default")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draw and say where the figures are."""
+    """Draw the figures and print their paths."""
     from signwise.figures.error_curves import error_curves_figure
     from signwise.figures.layer_state import layer_state_figure
     from signwise.figures.style import save
