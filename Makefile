@@ -29,11 +29,10 @@ lint: setup
 quickstart: setup
 	$(BIN)/signwise quickstart --out quickstart-out
 
-# All tables, figures and numbers in README and docs, anew from the records in results/.
+# Renders all tables, figures and numbers in README and docs from the records in results/.
 render: setup
-	$(BIN)/signwise reproduce all --budget cpu --no-train
-	$(BIN)/python benchmarks/render.py
-	$(BIN)/python benchmarks/speed_page.py
+	$(BIN)/signwise reproduce all --budget cpu --no-train --records results --out results/rendered
+	$(BIN)/python -m tools.render_docs
 
 # An sdist and a wheel, tried in an empty environment.
 package: setup

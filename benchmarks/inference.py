@@ -23,11 +23,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from signwise.bench.records import record_path
+from signwise.bench.untrained import Untrained, dense, untrained
+
 from signwise.bench import ENGINES
 from signwise.bench.measure import Plan, compare
-from signwise.bench.records import record_path
 from signwise.bench.report import as_data, table
-from signwise.bench.untrained import Untrained, dense, untrained
 from signwise.provenance import processor, write_record
 
 NETWORKS = ("lenet5", "vgg_small", "resnet18", "wrn28_10", "dense4096")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from signwise.bench.records import read_records
-
 from signwise.reproduce.markers import fill, names
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
 from signwise.reproduce.markers import fill
 
 ROOT = Path(__file__).parents[2]

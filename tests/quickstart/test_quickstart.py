@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-
-from signwise.cli import main
-from signwise.errors import SignwiseError
 from signwise.quickstart.finish import Row, measure_files, table
 from signwise.quickstart.recipes import BITS, EPOCHS, short_recipe
 from signwise.quickstart.side_by_side import train_side_by_side
+
+from signwise.cli import main
+from signwise.errors import SignwiseError
 from signwise.runtime import load
 from signwise.training.run_folder import read_records
 

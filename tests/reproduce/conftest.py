@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from signwise.reproduce.record import Record, Result
+
 from signwise.training import Options, Recipe
 from signwise.training.run import train
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from signwise.reproduce.markers import fill, fill_file, names
 
 from signwise.errors import SignwiseError
-from signwise.reproduce.markers import fill, fill_file, names
 
 DOCUMENT = "# Title\n\n<!-- begin one -->\nold\n<!-- end one -->\ntext\n<!-- begin two -->\n<!-- end two -->\n"
 

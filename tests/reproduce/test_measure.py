@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-
-from signwise.reproduce.launch import Slot
 from signwise.reproduce.measure import _measured_images, seconds_per_image
 from signwise.reproduce.step_times import remembered
+
+from signwise.reproduce.launch import Slot
 from signwise.training import Recipe, recipe
 
 

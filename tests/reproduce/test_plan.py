@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from signwise.reproduce.experiments import BUDGETS, TARGETS, experiments, trial
 from signwise.reproduce.naming import is_full, run_name
-from signwise.reproduce.plan import finished_unrecorded, plan
 from signwise.reproduce.record import Record
 from signwise.reproduce.workload import images_trained
+
+from signwise.reproduce.experiments import BUDGETS, TARGETS, experiments, trial
+from signwise.reproduce.plan import finished_unrecorded, plan
 from signwise.training import Recipe, recipe
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from signwise.errors import FormatError, SignwiseError
 from signwise.reproduce.from_run import record_run
 from signwise.reproduce.record import Record, read_all, write_record
+
+from signwise.errors import FormatError, SignwiseError
 from signwise.training import Recipe
 from signwise.training.run_folder import read_records
 

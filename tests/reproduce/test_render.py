@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from signwise.reproduce.from_run import record_run
 from signwise.reproduce.markers import fill_file, names
 from signwise.reproduce.record import Record, read_all
+
 from signwise.reproduce.render import FOLDER, blocks, drawn_from, render
 from signwise.training import recipe
 

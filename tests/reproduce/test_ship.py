@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from signwise.reproduce.from_run import record_run
+from signwise.reproduce.record import Record, read_all
+from signwise.reproduce.ship import ship, worth_shipping
 
 from signwise import datasets, shipped
 from signwise.errors import SignwiseError
 from signwise.program import file
 from signwise.program.evaluate import error_rate
-from signwise.reproduce.from_run import record_run
-from signwise.reproduce.record import Record, read_all
-from signwise.reproduce.ship import ship, worth_shipping
 from signwise.training import Recipe, recipe
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -7,12 +7,12 @@ import io
 from collections.abc import Callable
 
 import pytest
-
-from signwise.reproduce import cpu_tables, paper_tables, sentences
-from signwise.reproduce.experiments import experiments, trial
 from signwise.reproduce.gpu_cost import GPU, gpu_cost
 from signwise.reproduce.record import Record
 from signwise.reproduce.table import Table
+
+from signwise.reproduce import cpu_tables, paper_tables, sentences
+from signwise.reproduce.experiments import experiments, trial
 from signwise.training import Recipe, recipe
 
 MadeUp = Callable[..., Record]

@@ -6,9 +6,8 @@ import math
 
 import pytest
 import torch
-from torch import nn
-
 from signwise.training.divergence import divergence, first_bad_layer
+from torch import nn
 
 
 def network() -> nn.Sequential:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from signwise.training.monitor import Live, Plain, Reading, Silent, monitor_for
 
 from signwise.training import recipe
-from signwise.training.monitor import Live, Plain, Reading, Silent, monitor_for
 
 ROW = {
     "epoch": 3,

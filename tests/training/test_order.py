@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from signwise.training.order import derived_seed, epoch_order, seed_layers
 
 CPU = torch.device("cpu")

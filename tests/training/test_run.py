@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
+from signwise.training.divergence import DivergenceError
+from signwise.training.trained import evaluate_run, load_run
 from torch import nn
 
 from signwise.errors import SignwiseError
 from signwise.training import Options, Recipe, checkpoint
 from signwise.training import run as run_module
 from signwise.training.distributed import World
-from signwise.training.divergence import DivergenceError
 from signwise.training.run import train
 from signwise.training.run_folder import read_config, read_records
-from signwise.training.trained import evaluate_run, load_run
 
 SmallOptions = Callable[..., Options]
 Story = Callable[[Path], Any]

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-
-from signwise.datasets import load
-from signwise.training import Options, Recipe
 from signwise.training.device_images import to_device
-from signwise.training.distributed import World
 from signwise.training.network import build_network
 from signwise.training.saved_state import Progress, capture, restore_
 from signwise.training.stepper import Stepper
+
+from signwise.datasets import load
+from signwise.training import Options, Recipe
+from signwise.training.distributed import World
 
 CPU = torch.device("cpu")
 

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from signwise.training.device_images import to_device
+from signwise.training.network import build_network
+from signwise.training.stepper import Stepper
 from torch import nn
 
 import signwise.cli
@@ -20,11 +23,8 @@ from signwise import models
 from signwise.datasets import load
 from signwise.errors import SignwiseError
 from signwise.training import Options, checkpoint, recipe
-from signwise.training.device_images import to_device
 from signwise.training.distributed import World
-from signwise.training.network import build_network
 from signwise.training.run_folder import read_config, read_records
-from signwise.training.stepper import Stepper
 
 Story = Callable[[Path], Any]
 

@@ -1,10 +1,10 @@
-"""Documents with rendered parts: text by people, and between markers what is rendered from records.
+"""Documents with rendered parts: people write the text, and records fill what is between markers.
 
     <!-- begin table1 -->
     | ... |
     <!-- end table1 -->
 
-The markers stay, so that rendering again replaces what was rendered before and changes nothing if the records did not.
+The markers stay, so that rendering again replaces the previous rendering, and changes nothing if no record changed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from signwise.atomic import atomic_write
 from signwise.errors import SignwiseError
+from signwise.reproduce.render import write_if_changed
 
 _BLOCK = re.compile(r"<!-- begin ([a-z0-9_-]+) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
 
 
 def fill(text: str, blocks: Mapping[str, str]) -> str:
-    """Put rendered text between the markers that bear its name; other parts stay as they are.
+    """Put rendered text between the markers with its name; everything else stays as it is.
 
     Args:
         text: a document.
-        blocks: rendered text by the name of its markers; a name that the document does not have is not used.
+        blocks: rendered text by the name of its markers; names that the document does not have are ignored.
 
     Example:
         >>> fill("a\\n<!-- begin n -->\\nold\\n<!-- end n -->\\n", {"n": "new"})
@@ -45,11 +45,11 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(match.group(1) for match in _BLOCK.finditer(text))
 
 
-def fill_file(path: Path, blocks: Mapping[str, str]) -> bool:
-    """Render a document in place; returns whether it changed.
+def filled(path: Path, blocks: Mapping[str, str]) -> str:
+    """A document's text with its blocks rendered.
 
     Raises:
-        SignwiseError: the document has markers for which nothing is rendered, or cannot be read.
+        SignwiseError: the document cannot be read, or has markers for which nothing is rendered.
     """
     try:
         before = path.read_text(encoding="utf-8")
@@ -58,9 +58,9 @@ def fill_file(path: Path, blocks: Mapping[str, str]) -> bool:
     unknown = [name for name in names(before) if name not in blocks]
     if unknown:
         raise SignwiseError(f"{path} has markers for {', '.join(unknown)}, which nothing renders")
-    after = fill(before, blocks)
-    if after == before:
-        return False
-    with atomic_write(path) as file:
-        file.write(after.encode())
-    return True
+    return fill(before, blocks)
+
+
+def fill_file(path: Path, blocks: Mapping[str, str]) -> bool:
+    """Render a document in place; returns whether it changed."""
+    return write_if_changed(path, filled(path, blocks))
