@@ -1,8 +1,8 @@
-"""What 8-bit activations cost in accuracy: trained runs with float32, eight bits, and six where that is faster.
+"""What 8-bit activations cost in accuracy: trained runs in float32, in eight bits, and in six where that is faster.
 
-    python benchmarks/activations.py RUN...    # a minute a run; writes results/activations.json
+    python benchmarks/activations.py RUN...    # a minute per run; writes results/activations.json
 
-Scales are chosen on 128 training images, and errors are those on the whole test set.
+Scales come from 128 training images; errors are measured on the whole test set.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def read_records(results: Path) -> dict[Path, JsonObject]:
 
 def title(network: str) -> str:
     """The display name of a measured network."""
-    return "One dense layer, 4096 × 4096" if network == "dense4096" else network_title(network)
+    return "dense layer 4096 × 4096" if network == "dense4096" else network_title(network)
 
 
 @dataclass(frozen=True, kw_only=True)
