@@ -1,11 +1,11 @@
-"""Documents with rendered parts: only what stands between markers changes."""
+"""Documents with rendered parts: only the text between markers changes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from signwise.reproduce.markers import fill, fill_file, names
+from tools.markers import fill, fill_file, names
 
 from signwise.errors import SignwiseError
 

@@ -1,23 +1,33 @@
-"""The shipped network: its file makes exactly the errors that its record tells."""
+"""The shipped network: its file makes exactly the errors that its record states."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from signwise.reproduce.from_run import record_run
-from signwise.reproduce.record import Record, read_all
-from signwise.reproduce.ship import ship, worth_shipping
 
 from signwise import datasets, shipped
 from signwise.errors import SignwiseError
 from signwise.program import file
 from signwise.program.evaluate import error_rate
-from signwise.training import Recipe, recipe
+from signwise.reproduce.records import Record, read_training_records, record_run
+from signwise.training import Options, Recipe, get_recipe, train
+from tools.ship import best_record, ship
 
 RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module")
+def small_run(small: Recipe, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    train(small, folder, options=Options(data=digits, device="cpu", tensorboard=False))
+    return folder
+
+
+def _with(record: Record, recipe: Recipe, best: float) -> Record:
+    return dataclasses.replace(record, recipe=recipe, result=dataclasses.replace(record.result, best_error=best))
 
 
 def test_a_shipped_file_has_the_error_of_its_record(small_run: Path, digits: Path, tmp_path: Path) -> None:
@@ -45,18 +55,22 @@ def test_a_file_that_contradicts_its_record_is_not_shipped(small_run: Path, digi
     assert not list(tmp_path.iterdir())
 
 
-def test_the_best_full_run_with_one_bit_is_worth_shipping(made_up: Callable[..., Record], small: Recipe) -> None:
-    lenet5 = recipe("lenet5-mnist")
-    best = made_up(lenet5.changed(seed=2), best=0.5)
-    others = [made_up(small, best=0.1), made_up(recipe("lenet5-mnist", 32), best=0.2), made_up(lenet5, best=0.6)]
-    assert worth_shipping([*others, best]) is best
-    assert worth_shipping(others[:2]) is None
+def test_the_best_full_run_with_one_bit_is_shipped(small: Recipe) -> None:
+    lenet5, (any_record, *_) = get_recipe("lenet5-mnist"), read_training_records(RESULTS)
+    best = _with(any_record, lenet5.changed(seed=2), 0.5)
+    others = [
+        _with(any_record, small, 0.1),
+        _with(any_record, get_recipe("lenet5-mnist", 32), 0.2),
+        _with(any_record, lenet5, 0.6),
+    ]
+    assert best_record([*others, best]) is best
+    assert best_record(others[:2]) is None
 
 
 def test_the_network_in_the_package_has_the_error_of_its_published_record() -> None:
     path = shipped.resolve("lenet5-mnist-1bit")
     program = file.load(path)
-    record = worth_shipping(read_all(RESULTS))
+    record = best_record(read_training_records(RESULTS))
     assert record is not None and program.about["record"] == record.name
     data = datasets.load("mnist")
     error = 100 * error_rate(program, data.test_images, data.test_labels)

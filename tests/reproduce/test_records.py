@@ -1,4 +1,4 @@
-"""Records: made from run folders, small, complete, and read back as they were written."""
+"""Records: small, complete, made from run folders, and read back as they were written."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from signwise.reproduce.from_run import record_run
-from signwise.reproduce.record import Record, read_all, write_record
+from signwise.reproduce.records import Record, by_recipe, read_training_records, record_run, write_record
 
 from signwise.errors import FormatError, SignwiseError
 from signwise.training import Recipe
 from signwise.training.run_folder import read_records
 
 
-def test_a_record_tells_what_its_run_tells(small: Recipe, small_run: Path) -> None:
+def test_a_record_holds_the_numbers_of_its_run(small: Recipe, small_run: Path) -> None:
     record = record_run(small_run)
     rows = read_records(small_run / "metrics.jsonl")
     assert record.recipe == small and record.total_steps == 40
@@ -31,7 +30,7 @@ def test_a_record_tells_what_its_run_tells(small: Recipe, small_run: Path) -> No
     assert sum(record.state[-1]["latent"]["counts"]) == sum(record.state[-1]["signs"].values())
 
 
-def test_a_record_holds_no_path_of_the_machine(small_run: Path, digits: Path) -> None:
+def test_a_record_holds_no_path_on_the_machine(small_run: Path, digits: Path) -> None:
     text = record_run(small_run).to_json()
     assert str(small_run.parent) not in text and str(digits) not in text
 
@@ -39,7 +38,7 @@ def test_a_record_holds_no_path_of_the_machine(small_run: Path, digits: Path) ->
 def test_a_record_is_read_back_as_it_was_written(small_run: Path, tmp_path: Path) -> None:
     record = record_run(small_run)
     path = write_record(record, tmp_path / "results")
-    (found,) = read_all(tmp_path / "results")
+    (found,) = read_training_records(tmp_path / "results")
     assert path.name == "lenet5-mnist-1bit-epochs4-batchsize20-0.json"
     assert found.to_json() == record.to_json() == path.read_text()
 
@@ -74,14 +73,21 @@ def test_an_unfinished_run_is_refused_with_the_way_to_finish_it(small_run: Path,
         ('{"kind": "training", "version": 1}', "incomplete"),
     ],
 )
-def test_a_damaged_record_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_damaged_record_is_reported_by_name(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "broken.json").write_text(text)
     with pytest.raises(FormatError, match=complaint):
-        read_all(tmp_path)
+        read_training_records(tmp_path)
 
 
-def test_records_of_another_kind_are_passed_over(tmp_path: Path, made_up: Callable[..., Record], small: Recipe) -> None:
+def test_records_of_another_kind_are_skipped(tmp_path: Path, made_up: Callable[..., Record], small: Recipe) -> None:
     (tmp_path / "inference.json").write_text('{"kind": "inference", "anything": [1, 2]}')
     (tmp_path / "list.json").write_text("[1, 2]")
     write_record(made_up(small), tmp_path)
-    assert [record.recipe for record in read_all(tmp_path)] == [small]
+    assert [record.recipe for record in read_training_records(tmp_path)] == [small]
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_result(made_up: Callable[..., Record], small: Recipe) -> None:
+    records = [made_up(small, best=0.5), made_up(small.changed(seed=1), best=0.7), made_up(small.changed(epochs=3))]
+    first, second = by_recipe(records).values()
+    assert (first.seeds, first.text("best_error"), second.seeds) == (2, "0.60 ± 0.14", 1)
+    assert first.mean("best_error") == pytest.approx(0.6)

@@ -1,23 +1,24 @@
-"""The quickstart goes the whole way: two trainings, two files, a table, a figure; and goes on where it was stopped."""
+"""The quickstart: two trainings, two files, a table, a figure; and it resumes where it stopped."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from signwise.quickstart.finish import Row, measure_files, table
-from signwise.quickstart.recipes import BITS, EPOCHS, short_recipe
-from signwise.quickstart.side_by_side import train_side_by_side
 
 from signwise.cli import main
 from signwise.errors import SignwiseError
+from signwise.quickstart import BITS, Row, short_recipe, table, train_side_by_side
 from signwise.runtime import load
 from signwise.training.run_folder import read_records
 
 
+Finished = tuple[Path, Path, str]
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, synthetic_data) -> tuple[Path, Path, str]:
+def finished(tmp_path_factory: pytest.TempPathFactory, synthetic_data: Callable[..., Path]) -> Finished:
     """A quickstart on a few synthetic images: its folder, its data, and what it printed."""
     out = tmp_path_factory.mktemp("quickstart") / "out"
     data = synthetic_data("mnist", train=200, test=100)
@@ -40,7 +41,8 @@ class _Recorder:
         return False
 
 
-def test_both_networks_are_trained_packed_and_shown(finished):
+@pytest.mark.slow
+def test_both_networks_are_trained_packed_and_shown(finished: Finished) -> None:
     out, _, shown = finished
     for bits in BITS:
         assert len(read_records(out / f"lenet5-{bits}bit" / "metrics.jsonl")) == 1
@@ -50,7 +52,8 @@ def test_both_networks_are_trained_packed_and_shown(finished):
     assert str(out / "comparison.png") in shown
 
 
-def test_the_table_shows_the_sizes_on_disk(finished):
+@pytest.mark.slow
+def test_the_table_shows_the_sizes_on_disk(finished: Finished) -> None:
     out, _, shown = finished
     for bits in BITS:
         assert f"{(out / f'lenet5-{bits}bit.sw').stat().st_size:,}" in shown
@@ -58,7 +61,8 @@ def test_the_table_shows_the_sizes_on_disk(finished):
     assert 20 * small < large
 
 
-def test_nothing_that_is_complete_is_trained_again(finished):
+@pytest.mark.slow
+def test_a_complete_training_is_not_repeated(finished: Finished) -> None:
     out, data, _ = finished
     before = {path: path.read_bytes() for path in out.glob("*/last.safetensors")}
     recipes = {out / f"lenet5-{bits}bit": short_recipe(bits, epochs=1, train_samples=200) for bits in BITS}
@@ -67,31 +71,25 @@ def test_nothing_that_is_complete_is_trained_again(finished):
     assert all(len(read_records(folder / "metrics.jsonl")) == 1 for folder in recipes)
 
 
-def test_a_file_is_measured_where_pytorch_cannot_be_imported(finished):
-    out, data, _ = finished
-    (result,) = measure_files([out / "lenet5-1bit.sw"], data)
-    assert result["bytes"] == (out / "lenet5-1bit.sw").stat().st_size
-    assert 0 <= result["error"] <= 100 and result["microseconds"] > 0
-
-
-def test_a_training_that_cannot_start_says_why(tmp_path, synthetic_data):
+@pytest.mark.slow
+def test_a_training_that_cannot_start_says_why(tmp_path: Path, digits: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with pytest.raises(SignwiseError, match="cannot write to"):
-        train_side_by_side({blocked: short_recipe(1, epochs=1, train_samples=20)}, synthetic_data("mnist"))
+        train_side_by_side({blocked: short_recipe(1, epochs=1, train_samples=20)}, digits)
 
 
-def test_the_short_recipes_differ_in_bits_and_rates_alone():
-    one, full = (json.loads(json.dumps(short_recipe(bits).to_json())) for bits in (1, 32))
+def test_the_short_recipes_differ_in_bits_and_rates_alone() -> None:
+    one, full = (short_recipe(bits).to_json() for bits in (1, 32))
     differing = {name for name in one if one[name] != full[name]}
     assert differing <= {"bits", "learning_rate", "weight_decay", "decay_factor", "decay_at", "t_alpha"}
-    assert one["epochs"] == EPOCHS
+    assert one["epochs"] == full["epochs"] == 4
 
 
-def test_the_columns_of_the_table_are_aligned():
+def test_the_columns_of_the_table_are_aligned() -> None:
     rows = [
-        Row(name="short", bits=32, error=1.0, size=1_700_000, microseconds=400.0),
-        Row(name="a longer name", bits=1, error=10.25, size=80_000, microseconds=65.4),
+        Row(name="short", bits=32, error=1.0, size=1_700_000, seconds=400e-6),
+        Row(name="a longer name", bits=1, error=10.25, size=80_000, seconds=65.4e-6),
     ]
     lines = table(rows).splitlines()
     assert len({len(line) for line in lines}) == 1
