@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from signwise import datasets
-from signwise.datasets import ImageData
+from signwise.datasets import ImageData, Split
 from signwise.provenance import write_record
 from signwise.training import Options, Recipe, recipe
 from signwise.training.device_images import DeviceImages, to_device
@@ -48,10 +48,8 @@ def random_images(name: str, count: int) -> ImageData:
     return ImageData(
         name=name,
         classes=known.classes,
-        train_images=images,
-        train_labels=labels,
-        test_images=images[:10],
-        test_labels=labels[:10],
+        train=Split(images, labels),
+        test=Split(images[:10], labels[:10]),
     )
 
 
