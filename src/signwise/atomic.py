@@ -1,7 +1,7 @@
 """Files that are written completely or not at all.
 
-The bytes go to a temporary file in the same folder, reach the disk, and only then get the final name. A reader, or a process
-that starts after a crash, sees the old file or the new one, never a part.
+The bytes go to a temporary file in the same folder, reach the disk, and only then get their final name. A reader, or
+a process that starts after a crash, sees the old file or the new one, never a part.
 """
 
 from __future__ import annotations
