@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -16,6 +18,8 @@ Images = npt.NDArray[np.uint8]
 RNG = np.random.default_rng(0)
 TRAIN = Split(RNG.integers(0, 256, (3, 2, 4, 4), dtype=np.uint8), np.array([0, 1, 1]))
 TEST = Split(RNG.integers(0, 256, (2, 2, 4, 4), dtype=np.uint8), np.array([1, 0]))
+
+FLOATS: Any = np.zeros((3, 2, 4, 4))  # of another type than Split declares
 
 
 def image_data(train: Split = TRAIN, test: Split = TEST) -> ImageData:
@@ -56,7 +60,7 @@ def test_each_array_is_also_reachable_by_one_name() -> None:
         (TRAIN._replace(labels=np.array([0, 1])), TEST, "3 train images need one label each"),
         (TRAIN, TEST._replace(labels=np.array([0, 2])), r"test labels must be in 0..1, got 0..2"),
         (TRAIN._replace(labels=np.array([0, -1, 1])), TEST, r"train labels must be in 0..1, got -1..1"),
-        (TRAIN._replace(images=np.zeros((3, 2, 4, 4))), TEST, "train images must be .* bytes, got float64"),
+        (TRAIN._replace(images=FLOATS), TEST, "train images must be .* bytes, got float64"),
         (TRAIN._replace(images=np.zeros((0, 2, 4, 4), np.uint8)), TEST, "train images must be"),
         (
             TRAIN,

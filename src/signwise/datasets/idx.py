@@ -1,8 +1,6 @@
 """IDX, the format of the MNIST files.
 
     00 00 08 rank | rank sizes, 32-bit big-endian | the array, one byte per value
-
-http://yann.lecun.com/exdb/mnist/
 """
 
 from __future__ import annotations
