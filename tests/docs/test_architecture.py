@@ -13,10 +13,8 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 def mapped() -> list[str]:
     """The paths of the map, relative to the repository."""
-    match = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    assert match is not None
     paths, parent = [], ""
-    for line in match.group(1).splitlines():
+    for line in re.findall(r"^ {4}(.*)$", PAGE, re.MULTILINE):
         name = line.split()[0]
         if not line.startswith(" "):
             parent = name
@@ -26,7 +24,7 @@ def mapped() -> list[str]:
 
 def named() -> list[str]:
     """The paths in the text, relative to the repository; templates such as ``<name>.py`` are left out."""
-    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    prose = re.sub(r"^ {4}.*$", "", PAGE, flags=re.MULTILINE)
     return sorted(
         {path for path in re.findall(r"`([\w./-]+)`", prose) if "/" in path or path.endswith((".md", ".txt"))}
     )
