@@ -10,7 +10,7 @@ import os
 
 from signwise.datasets.catalog import DATASETS
 from signwise.datasets.dataset import DATA_VARIABLE, Dataset, data_folder
-from signwise.datasets.download import Progress, ProgressBar
+from signwise.datasets.download import ProgressBar, ProgressCallback
 from signwise.datasets.images import ImageData, Split
 from signwise.errors import SignwiseError
 from signwise.text import unknown_name
@@ -20,8 +20,8 @@ __all__ = [
     "DATA_VARIABLE",
     "Dataset",
     "ImageData",
-    "Progress",
     "ProgressBar",
+    "ProgressCallback",
     "Split",
     "data_folder",
     "load",
@@ -34,7 +34,7 @@ def load(
     name: str,
     folder: str | os.PathLike[str] | None = None,
     download: bool = True,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> ImageData:
     """Load a data set into memory, and download it first if it is missing.
 

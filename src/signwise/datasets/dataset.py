@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from signwise.datasets.download import Progress, Source
+from signwise.datasets.download import ProgressCallback, Source
 from signwise.datasets.images import ImageData, Split
 from signwise.datasets.known_file import SUMS, KnownFile
 from signwise.errors import DataError
@@ -69,7 +69,7 @@ class Dataset:
     source: Source | None = None
     embedded: Path | None = None
 
-    def load(self, folder: Path, *, download: bool, progress: Progress) -> ImageData:
+    def load(self, folder: Path, *, download: bool, progress: ProgressCallback) -> ImageData:
         """Read the data set from ``folder`` or one of its subfolders; download it first if it is missing.
 
         Args:

@@ -30,7 +30,7 @@ _TIMEOUT = 30.0  # seconds without a byte
 _ATTEMPTS = 5  # consecutive connections without a new byte
 _BAR_WIDTH = 30
 
-Progress = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Called with the name of a file, its bytes so far, and its total bytes."""
 
 
@@ -52,7 +52,7 @@ class Download:
     def name(self) -> str:
         return self.address.rpartition("/")[2]
 
-    def to(self, target: Path, progress: Progress, *, pause: float = 1.0) -> None:
+    def to(self, target: Path, progress: ProgressCallback, *, pause: float = 1.0) -> None:
         """Download the file to ``target``, resuming from ``target.part`` if an earlier attempt left one.
 
         Args:
@@ -79,7 +79,7 @@ class Download:
         except OSError as error:
             raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
 
-    def _complete(self, part: Path, progress: Progress, pause: float) -> None:
+    def _complete(self, part: Path, progress: ProgressCallback, pause: float) -> None:
         """Append to ``part`` until it has the expected size."""
         most, failures = _size(part), 0
         while _size(part) < self.size:
@@ -98,7 +98,7 @@ class Download:
             if failures:
                 time.sleep(pause * 2 ** (failures - 1))
 
-    def _add(self, part: Path, have: int, progress: Progress) -> None:
+    def _add(self, part: Path, have: int, progress: ProgressCallback) -> None:
         """Open one connection, ask for the bytes from ``have`` on, and write what arrives."""
         with part.open("rb+" if have else "wb") as file:
             file.seek(have)
@@ -153,7 +153,7 @@ def _sha256(path: Path) -> str:
 class Source(Protocol):
     """Fetches the files of a data set."""
 
-    def fetch(self, folder: Path, progress: Progress) -> None:
+    def fetch(self, folder: Path, progress: ProgressCallback) -> None:
         """Add the missing files to ``folder``; existing files are left alone."""
 
 
@@ -169,7 +169,7 @@ class Files:
     folder: str
     downloads: tuple[Download, ...]
 
-    def fetch(self, folder: Path, progress: Progress) -> None:
+    def fetch(self, folder: Path, progress: ProgressCallback) -> None:
         target = folder / self.folder
         target.mkdir(parents=True, exist_ok=True)
         for download in self.downloads:
@@ -191,7 +191,7 @@ class Archive:
     download: Download
     members: tuple[KnownFile, ...]
 
-    def fetch(self, folder: Path, progress: Progress) -> None:
+    def fetch(self, folder: Path, progress: ProgressCallback) -> None:
         archive = folder / self.download.name
         # Use an archive that is already there, and keep it: it may be the user's own. Its members are checked anyway.
         if archive.exists():

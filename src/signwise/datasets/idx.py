@@ -1,6 +1,6 @@
 """IDX, the format of the MNIST files.
 
-    00 00 08 rank | rank sizes, 32-bit big-endian | the array, one byte per value
+00 00 08 rank | rank sizes, 32-bit big-endian | the array, one byte per value
 """
 
 from __future__ import annotations
