@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -54,7 +55,8 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
             cut = published.cuts.pop(0) if published.cuts else len(content)
-            self.wfile.write(content[start : start + cut])
+            with contextlib.suppress(ConnectionError):  # the client may stop reading
+                self.wfile.write(content[start : start + cut])
 
         def log_message(self, *_: object) -> None:
             """Tests are silent."""
