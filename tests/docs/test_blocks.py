@@ -19,7 +19,7 @@ RUN_ELSEWHERE = {
     "make setup": "whoever runs the tests has done it",
     "make lint": "run beside the tests in .ci/run",
     "make render": "tests/docs/test_rendered.py renders without writing",
-    "make package": "run after the tests in .ci/run",
+    "make package": "run beside the tests in .ci/run",
     "make test-fast": "a part of make test",
     "make test-native": "run beside the tests in .ci/run",
     "make test-aarch64": "run beside the tests in .ci/run",
