@@ -17,7 +17,7 @@ from signwise import datasets
 from signwise.compiler import compile as compile_model
 from signwise.program.evaluate import error_rate
 from signwise.provenance import write_record
-from signwise.training.trained import load_run
+from signwise.training.run_folder import load_run
 
 CALIBRATED_ON = 128
 

@@ -25,16 +25,14 @@ import torch.nn.functional as F
 from signwise import datasets
 from signwise.datasets import ImageData, Split
 from signwise.provenance import write_record
-from signwise.training import Options, Recipe, recipe
-from signwise.training.device_images import DeviceImages, to_device
+from signwise.training import Options, Recipe, get_recipe
+from signwise.training.checkpoint import Progress
+from signwise.training.data import TrainingData, standardized_data
 from signwise.training.distributed import World
 from signwise.training.loop import Loop
-from signwise.training.monitor import Plain
-from signwise.training.network import build_network, build_optimizer
+from signwise.training.reporters import PlainReporter
 from signwise.training.run_folder import RunFolder
-from signwise.training.saved_state import Progress
-from signwise.training.stepper import Stepper
-from signwise.training.stopping import Stop
+from signwise.training.step import Stepper, build_model, build_optimizer
 
 CASES = (("lenet5-mnist", 1, 150), ("lenet5-mnist", 32, 150), ("resnet20-cifar10", 1, 15))  # recipe, bits, turns
 CPU = torch.device("cpu")
@@ -53,31 +51,29 @@ def random_images(name: str, count: int) -> ImageData:
     )
 
 
-def engine(chosen: Recipe, images: DeviceImages, folder: Path) -> Callable[[int], None]:
+def engine(chosen: Recipe, data: TrainingData, folder: Path) -> Callable[[int], None]:
     """Training as `signwise train` does it."""
-    options = Options(out=folder, device="cpu")
     world = World(rank=0, size=1, device=CPU)
-    stepper = Stepper(chosen, options, build_network(chosen, int(images.train_labels.max()) + 1), images, world)
-    test = images.test_images, images.test_labels
-    run = RunFolder(folder, resume=False)
-    return Loop(stepper, test, {}, options, run, Progress(), Plain(chosen), Stop()).run
+    model = build_model(chosen, int(data.train.labels.max()) + 1)
+    stepper = Stepper(chosen, Options(device="cpu"), model, data, world)
+    return Loop(stepper, Progress(), RunFolder(folder, resume=False), reporters=[PlainReporter()]).run
 
 
-def bare_loop(chosen: Recipe, images: DeviceImages) -> Callable[[int], None]:
+def bare_loop(chosen: Recipe, data: TrainingData) -> Callable[[int], None]:
     """The shortest loop that trains the same network."""
-    network = build_network(chosen, int(images.train_labels.max()) + 1).train()
+    network = build_model(chosen, int(data.train.labels.max()) + 1).train()
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # PyTorch does not annotate it
     optimizer = build_optimizer(chosen, network)
-    order, size = torch.randperm(len(images.train_images)), chosen.batch_size
+    order, size = torch.randperm(len(data.train.images)), chosen.batch_size
     done = 0
 
     def run(steps: int) -> None:
         nonlocal done
         for _ in range(steps):
             indices = order[done * size : (done + 1) * size]
-            batch = images.train_images[indices].to(memory_format=torch.channels_last)
+            batch = data.train.images[indices].to(memory_format=torch.channels_last)
             optimizer.zero_grad()
-            F.cross_entropy(network(batch), images.train_labels[indices]).backward()
+            F.cross_entropy(network(batch), data.train.labels[indices]).backward()
             optimizer.step()
             done += 1
 
@@ -87,12 +83,11 @@ def bare_loop(chosen: Recipe, images: DeviceImages) -> Callable[[int], None]:
 def compare(name: str, bits: int, turns: int) -> dict[str, Any]:
     """Milliseconds of CPU time a step of both, and the engine's overhead in percent."""
     # Augmentation is part of what is learned, not of the engine: both go without.
-    chosen = recipe(name, bits).changed(flip=False, translate=0, zoom=0.0)
+    chosen = get_recipe(name, bits).changed(flip=False, translate=0, zoom=0.0)
     # Enough images that no epoch ends while the clock runs: an evaluation is not what is compared here.
-    data = random_images(chosen.dataset, chosen.batch_size * (turns + 2))
-    images = to_device(data, chosen, CPU)
+    data = standardized_data(random_images(chosen.dataset, chosen.batch_size * (turns + 2)), CPU)
     with tempfile.TemporaryDirectory() as folder:
-        runs = {"engine": engine(chosen, images, Path(folder) / "run"), "bare": bare_loop(chosen, images)}
+        runs = {"engine": engine(chosen, data, Path(folder) / "run"), "bare": bare_loop(chosen, data)}
         times: dict[str, list[float]] = {kind: [] for kind in runs}
         for run in runs.values():
             run(1)

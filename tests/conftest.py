@@ -62,9 +62,9 @@ def digits(synthetic_data: SyntheticData) -> Path:
 @pytest.fixture(scope="session")
 def small() -> Recipe:
     """LeNet5 for 40 steps."""
-    from signwise.training import recipe  # not above: the tests of the runtime need no PyTorch
+    from signwise.training import get_recipe  # not above: the tests of the runtime need no PyTorch
 
-    return recipe("lenet5-mnist").changed(epochs=4, batch_size=20)
+    return get_recipe("lenet5-mnist").changed(epochs=4, batch_size=20)
 
 
 @pytest.fixture(scope="session")

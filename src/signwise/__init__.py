@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from signwise import datasets, methods, models, runtime, training
     from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
-    from signwise.convert import after_step_, binarize_, fan_in_scale, first_and_last, last, param_groups, relaxed
+    from signwise.convert import binarize_, fan_in_scale, first_and_last, last
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
     from signwise.errors import DataError, FormatError, SignwiseError
     from signwise.layers import (
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
         BinaryConvTranspose3d,
         BinaryLayer,
         BinaryLinear,
+        after_step_,
         binary_layers,
+        relaxed,
     )
     from signwise.methods import BinaryConnect, Deployed, GroupTransform, Method, ScaledSign, StraightThrough
-    from signwise.optim import SGDW
+    from signwise.optim import SGDW, param_groups
     from signwise.packing import pack_
-    from signwise.schedule import BinarizationSchedule, StepDecay
+    from signwise.schedule import Attachment, BinarizationSchedule, StepDecay, attach
     from signwise.sizes import summary
     from signwise.transform import binary_sign, group_transform
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 _MODULES = ("datasets", "methods", "models", "runtime", "training")
 _HOMES = {
     "compiler": ("compile",),
-    "convert": ("after_step_", "binarize_", "fan_in_scale", "first_and_last", "last", "param_groups", "relaxed"),
+    "convert": ("binarize_", "fan_in_scale", "first_and_last", "last"),
     "errors": ("DataError", "FormatError", "SignwiseError"),
     "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "signs_of"),
     "layers": (
@@ -51,12 +53,14 @@ _HOMES = {
         "BinaryConvTranspose3d",
         "BinaryLayer",
         "BinaryLinear",
+        "after_step_",
         "binary_layers",
+        "relaxed",
     ),
     "methods": ("BinaryConnect", "Deployed", "GroupTransform", "Method", "ScaledSign", "StraightThrough"),
-    "optim": ("SGDW",),
+    "optim": ("SGDW", "param_groups"),
     "packing": ("pack_",),
-    "schedule": ("BinarizationSchedule", "StepDecay"),
+    "schedule": ("Attachment", "BinarizationSchedule", "StepDecay", "attach"),
     "sizes": ("summary",),
     "transform": ("binary_sign", "group_transform"),
 }
@@ -64,6 +68,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "SGDW",
+    "Attachment",
     "BinarizationSchedule",
     "BinaryConnect",
     "BinaryConv1d",
@@ -85,6 +90,7 @@ __all__ = [
     "StraightThrough",
     "__version__",
     "after_step_",
+    "attach",
     "binarize_",
     "binary_layers",
     "binary_sign",

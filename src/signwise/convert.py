@@ -1,40 +1,48 @@
-"""Put binary weights on a model in one line, and say what became binary, what stayed float, and why."""
+"""Binarize a model in one line, and report what became binary, what stayed float, and why."""
 
 from __future__ import annotations
 
 import fnmatch
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Union
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from signwise.errors import SignwiseError
-from signwise.layers import BINARY_OF, PAPER, BinaryLayer, binary_layers
+from signwise.layers import BINARY_OF, DEFAULT_METHOD, BinaryLayer
 from signwise.methods import Method
+from signwise.text import aligned
 
 Modules = Sequence[tuple[str, nn.Module]]
 
-FLOAT_LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
+LAYERS_WITH_WEIGHTS = (nn.Linear, nn.modules.conv._ConvNd)
 READS_WEIGHTS_DIRECTLY = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.RNNBase, nn.RNNCellBase)
 
 
 @dataclass(frozen=True)
 class ByPosition:
-    """Keep layers float by their place among the linear and convolutional layers, in order of registration."""
+    """Keep layers float by their position among the linear and convolutional layers.
 
-    reason: str
-    positions: tuple[int, ...]
+    Positions count in the order of execution where ``binarize_`` has an example input, otherwise in the order of
+    registration.
+
+    Args:
+        positions: a name for each position, 0 for the first layer and -1 for the last.
+    """
+
+    positions: tuple[tuple[str, int], ...]
 
 
-first_and_last = ByPosition("first or last layer", (0, -1))
-last = ByPosition("last layer", (-1,))
+first_and_last = ByPosition((("first layer", 0), ("last layer", -1)))
+last = ByPosition((("last layer", -1),))
 
 Predicate = Callable[[nn.Module, str], bool]
 Skip = Union[ByPosition, str, Predicate, Sequence[Union[ByPosition, str, Predicate]], None]
 OutputScale = Union[float, Callable[[nn.Module], float], None]
+ExampleInput = Union[Tensor, tuple[Any, ...], None]
 
 
 @dataclass(frozen=True)
@@ -70,36 +78,38 @@ class Report:
         return sum(layer.weights for layer in self.layers if not layer.binary)
 
     def __str__(self) -> str:
-        width = max([len(layer.name) for layer in self.layers] + [len("layer")])
-        kind = max([len(layer.kind) for layer in self.layers] + [len("kind")])
-        lines = [f"{'layer':{width}}  {'kind':{kind}}  {'weights':>12}  became"]
+        rows = [("layer", "kind", "weights", "became")]
         for layer in self.layers:
             became = "binary" if layer.binary else f"float: {layer.reason}"
-            lines.append(f"{layer.name:{width}}  {layer.kind:{kind}}  {layer.weights:12,}  {became}")
-        lines.append(f"{self.binary_weights:,} weights are binary, {self.float_weights:,} stayed float")
-        return "\n".join(lines)
+            rows.append((layer.name, layer.kind, f"{layer.weights:,}", became))
+        total = f"{self.binary_weights:,} weights are binary, {self.float_weights:,} stayed float"
+        return f"{aligned(rows, left=(0, 1, 3))}\n{total}"
 
 
 def binarize_(
     model: nn.Module,
     skip: Skip = first_and_last,
-    method: Method = PAPER,
+    method: Method = DEFAULT_METHOD,
     output_scale: OutputScale = None,
+    example_input: ExampleInput = None,
 ) -> Report:
-    """Turn the linear and convolutional layers of ``model`` into binary ones, in place.
+    """Make the linear and convolutional layers of ``model`` binary, in place.
 
-    Parameters stay the same objects under the same names: optimizers, hooks and checkpoints of the float model go on.
+    Parameters stay the same objects under the same names, so optimizers, hooks and checkpoints of the float model
+    remain valid.
 
     Args:
         model: any model; a layer that is itself the model works too.
-        skip: what stays float: ``first_and_last``, ``last``, a name glob such as ``"head.*"``, a predicate
-            ``(module, name) -> bool``, or several of these in a list; ``None`` or an empty list for nothing.
+        skip: the layers that stay float: ``first_and_last``, ``last``, a name glob such as ``"head.*"``, a predicate
+            ``(module, name) -> bool``, or several of these in a list; ``None`` or an empty list for none.
         method: how latents become weights; the paper's by default.
         output_scale: a constant factor on each layer's output, or a function of the layer such as ``fan_in_scale``;
-            for networks without normalization.
+            for models without normalization.
+        example_input: an input of the model, or a tuple of its inputs. With one, ``first_and_last`` and ``last`` go by
+            the order of execution; without, by the order in which layers are registered, and the report says so.
 
     Returns:
-        A report with every layer that has weights.
+        A report on every layer that has weights.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 2))
@@ -107,19 +117,19 @@ def binarize_(
         >>> report.binary_weights, report.float_weights
         (256, 160)
     """
-    reasons = _reasons_to_stay_float(model, skip)
+    reasons = _reasons_to_stay_float(model, skip, example_input)
     rows = []
     for name, module in model.named_modules():
         weight = module._parameters.get("weight")
         shape = () if weight is None or isinstance(weight, nn.UninitializedParameter) else tuple(weight.shape)
-        if len(shape) < 2 and not isinstance(module, FLOAT_LAYERS):
+        if len(shape) < 2 and not isinstance(module, LAYERS_WITH_WEIGHTS):
             continue
         reason = reasons.get(name) or _obstacle(module)
         rows.append(LayerReport(name or "(the model)", type(module).__name__, shape, reason))
         if reason:
             continue
         if not isinstance(module, BinaryLayer):
-            # Changing the class, as fully_shard does, keeps every reference, hook and parameter where it is.
+            # Changing the class, as fully_shard does, preserves every reference, hook and parameter.
             module.__class__ = BINARY_OF[type(module)]
         assert isinstance(module, BinaryLayer)
         module.become_binary_(method, output_scale(module) if callable(output_scale) else output_scale)
@@ -127,7 +137,7 @@ def binarize_(
 
 
 def fan_in_scale(layer: nn.Module, gain: float = 1.0) -> float:
-    """sqrt(gain / fan_in): keeps the size of activations through a layer of ±1 weights without normalization.
+    """sqrt(gain / fan_in): preserves the scale of activations through a layer of ±1 weights without normalization.
 
     Use gain 2 (He) where a ReLU follows: ``output_scale=lambda layer: fan_in_scale(layer, 2)``.
 
@@ -140,54 +150,22 @@ def fan_in_scale(layer: nn.Module, gain: float = 1.0) -> float:
 
 def fan_in(layer: nn.Module) -> int:
     """The number of weights of one filter or neuron."""
-    assert isinstance(layer, FLOAT_LAYERS)
+    assert isinstance(layer, LAYERS_WITH_WEIGHTS)
     filters = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
     return layer.weight.numel() // filters
 
 
-def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Two parameter groups: weights of two or more dimensions with decay; biases and normalization without.
-
-    Example:
-        >>> groups = param_groups(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), weight_decay=1e-3)
-        >>> [(len(group["params"]), group["weight_decay"]) for group in groups]
-        [(1, 0.001), (3, 0.0)]
-    """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return [
-        {"params": [parameter for parameter in parameters if parameter.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [parameter for parameter in parameters if parameter.dim() < 2], "weight_decay": 0.0},
-    ]
-
-
-def after_step_(model: nn.Module) -> None:
-    """Let every layer's method do what it does after an optimizer step (clipping, say); nothing for the paper's."""
-    for _, layer in binary_layers(model):
-        layer.method.after_step_(layer.weight)
-
-
-@contextmanager
-def relaxed(model: nn.Module) -> Iterator[nn.Module]:
-    """Evaluate with the weights of training, w_α, instead of sign(φ) inside the block."""
-    layers = [layer for _, layer in binary_layers(model)]
-    before = [layer.use_relaxed for layer in layers]
-    try:
-        for layer in layers:
-            layer.use_relaxed = True
-        yield model
-    finally:
-        for layer, value in zip(layers, before, strict=True):
-            layer.use_relaxed = value
-
-
-def _reasons_to_stay_float(model: nn.Module, skip: Skip) -> dict[str, str]:
-    """Name -> why it stays float, for what ``skip`` asks for; refuses modules that would use latents unseen."""
+def _reasons_to_stay_float(model: nn.Module, skip: Skip, example_input: ExampleInput) -> dict[str, str]:
+    """Name -> why it stays float, by ``skip``; refuses modules that read weights without their layer."""
     rules = [] if skip is None else [skip] if callable(skip) or isinstance(skip, (str, ByPosition)) else list(skip)
     modules = list(model.named_modules())
-    layers: Modules = [(name, module) for name, module in modules if isinstance(module, FLOAT_LAYERS)]
+    layers = [name for name, module in modules if isinstance(module, LAYERS_WITH_WEIGHTS)]
+    order = " in registration order"
+    if example_input is not None and any(isinstance(rule, ByPosition) for rule in rules):
+        layers, order = _executed(model, example_input), ""
     reasons: dict[str, str] = {}
     for rule in rules:
-        for name, reason in _matches(rule, modules, layers):
+        for name, reason in _matches(rule, modules, layers, order):
             reasons.setdefault(name, reason)
         if isinstance(rule, str) and not any(fnmatch.fnmatchcase(name, rule) for name, _ in modules):
             raise SignwiseError(f"skip={rule!r} matches no module of the model")
@@ -197,7 +175,7 @@ def _reasons_to_stay_float(model: nn.Module, skip: Skip) -> dict[str, str]:
             continue
         if name not in reasons:
             raise SignwiseError(
-                f"{name or 'the model'} is a {type(module).__name__}, which reads its weights behind its layers' backs "
+                f"{name or 'the model'} is a {type(module).__name__}, which reads the weights of its layers directly "
                 f"and would silently use latent weights; keep it float with skip={name or '*'!r}, "
                 "or write it with nn.Linear"
             )
@@ -206,9 +184,34 @@ def _reasons_to_stay_float(model: nn.Module, skip: Skip) -> dict[str, str]:
     return reasons
 
 
-def _matches(rule: ByPosition | str | Predicate, modules: Modules, layers: Modules) -> Iterator[tuple[str, str]]:
+def _executed(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> list[str]:
+    """The names of the layers with weights, in the order in which the forward pass first calls them."""
+    called: dict[str, None] = {}
+    hooks = [
+        module.register_forward_pre_hook(lambda module, inputs, name=name: called.setdefault(name))
+        for name, module in model.named_modules()
+        if isinstance(module, LAYERS_WITH_WEIGHTS)
+    ]
+    modes = [(module, module.training) for module in model.modules()]
+    inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    try:
+        # In evaluation mode, so that neither batch-norm statistics nor random numbers are touched.
+        model.eval()
+        with torch.no_grad():
+            model(*inputs)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for hook in hooks:
+            hook.remove()
+    return list(called)
+
+
+def _matches(
+    rule: ByPosition | str | Predicate, modules: Modules, layers: Sequence[str], order: str
+) -> Iterator[tuple[str, str]]:
     if isinstance(rule, ByPosition):
-        yield from ((layers[position][0], rule.reason) for position in rule.positions if layers)
+        yield from ((layers[position], name + order) for name, position in rule.positions if layers)
     elif isinstance(rule, str):
         yield from ((name, f"skip={rule!r}") for name, _ in modules if fnmatch.fnmatchcase(name, rule))
     elif callable(rule):
@@ -222,12 +225,12 @@ def _obstacle(module: nn.Module) -> str:
     """Why a module with weights cannot become binary, or an empty string."""
     if isinstance(module, BinaryLayer):
         return ""
-    if not isinstance(module, FLOAT_LAYERS):
+    if not isinstance(module, LAYERS_WITH_WEIGHTS):
         return f"{type(module).__name__} is neither linear nor a convolution"
     if isinstance(module.weight, nn.UninitializedParameter):
-        return "its shape is not known before a first forward pass"
+        return "its shape is unknown before a first forward pass"
     if type(module) not in BINARY_OF:
-        return f"{type(module).__name__} is a subclass with code of its own"
+        return f"{type(module).__name__} is a subclass with its own code"
     if fan_in(module) < 2:
         return "a filter with fewer than 2 weights"
     return ""

@@ -1,7 +1,7 @@
 """Is binarization going well? Degenerate groups, distance from ±1, and signs that flip.
 
-A group whose positive or negative side has fewer than two members passes no gradient to that side at α = 1: its latents
-can only decay. A few are harmless; many mean that a layer has lost part of its freedom.
+A group with fewer than two weights of one sign passes no gradient to that side at α = 1: its latents can only decay. A
+few such groups are harmless; many mean that a layer has lost part of its capacity.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class LayerHealth:
 
     Args:
         name: the layer's name in the model.
-        groups: how many groups its weights form.
+        groups: number of groups.
         degenerate_groups: groups with fewer than two members on a side.
-        positive_fraction: the share of weights whose sign is +1.
+        positive_fraction: the fraction of weights with sign +1.
         error_mean: the mean of ||w| - 1| over the relaxed weights, the output scale aside.
         error_max: its maximum.
     """
@@ -39,7 +39,7 @@ class LayerHealth:
 
 @torch.no_grad()
 def health(model: nn.Module) -> list[LayerHealth]:
-    """The health of every binary layer, in order.
+    """The health of every binary layer, in registration order.
 
     Example:
         >>> import signwise as sw
@@ -52,7 +52,7 @@ def health(model: nn.Module) -> list[LayerHealth]:
     rows = []
     for name, layer in binary_layers(model):
         latent = layer.filters_first(layer.weight)
-        positive, negative = count_by_sign(latent, layer.method.groups())
+        positive, negative = count_by_sign(latent, layer.method.groups)
         relaxed = layer.method.weight(latent, layer.alpha, layer.zeta)
         error = (relaxed.abs() - 1).abs().float()
         rows.append(
@@ -69,22 +69,22 @@ def health(model: nn.Module) -> list[LayerHealth]:
 
 
 def signs_of(model: nn.Module) -> dict[str, Tensor]:
-    """The signs of every binary layer now, one byte a weight, to compare with a later moment."""
+    """A snapshot of the signs of every binary layer, one byte per weight, for :func:`flip_ratio`."""
     return {name: binary_sign(layer.weight).to(torch.int8) for name, layer in binary_layers(model)}
 
 
 def flip_ratio(before: dict[str, Tensor], after: dict[str, Tensor]) -> dict[str, float]:
-    """The share of signs in each layer that differ between two moments."""
+    """The fraction of signs in each layer that differ between two snapshots."""
     if before.keys() != after.keys():
-        raise SignwiseError("flip_ratio needs the signs of the same layers at both moments")
+        raise SignwiseError("flip_ratio needs two snapshots of the same layers")
     return {name: float((before[name] != after[name]).float().mean()) for name in before}
 
 
 def refuse_nonfinite(model: nn.Module) -> None:
-    """Raise if any weight of the model is NaN or infinite, naming the layer: such weights must not be deployed."""
+    """Raise if a weight of the model is NaN or infinite, and name the layer: such weights must not be deployed."""
     for name, parameter in model.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
             raise SignwiseError(
-                f"{name} holds NaN or infinite values, so the network cannot be deployed; "
-                "go back to an earlier checkpoint, and lower the learning rate if it happens again"
+                f"{name} holds NaN or infinite values, so the model cannot be deployed; "
+                "return to an earlier checkpoint, and lower the learning rate if it happens again"
             )

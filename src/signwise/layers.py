@@ -1,7 +1,7 @@
 """Binary layers: the layers of ``torch.nn`` with latent weights, used as w_α in training and as sign(φ) in evaluation.
 
-Each is a subclass that keeps the latent φ as its plain ``weight``, so that checkpoints of the float model load and save
-unchanged, both ways. α and ζ are buffers outside of the state dict: changing them never recompiles a graph.
+Each is a subclass whose plain ``weight`` is the latent φ, so that checkpoints of the float model load and save
+unchanged, both ways. α and ζ are buffers outside the state dict: changing them never recompiles a graph.
 
     training:      y = F(x, s · w_α(φ)) + bias      or the weight of another method, with its own gradient
     evaluation:    y = F(x, s · sign(φ)) + bias     what is deployed
@@ -9,7 +9,9 @@ unchanged, both ways. α and ζ are buffers outside of the state dict: changing 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,17 +21,17 @@ from torch import Tensor, nn
 from signwise.errors import SignwiseError
 from signwise.methods import Deployed, GroupTransform, Method
 
-PAPER = GroupTransform()
+DEFAULT_METHOD = GroupTransform()
 
 
 class BinaryLayer(nn.Module):
-    """What all binary layers share: a method, α and ζ, and the three forms of the weight.
+    """The base of all binary layers: a method, α and ζ, and the three forms of the weight.
 
     ``method`` and ``output_scale`` are keyword arguments of every layer:
 
     Args:
         method: how latents become weights; the paper's by default.
-        output_scale: a constant factor on the layer's output (before the bias), for networks without normalization
+        output_scale: a constant factor on the layer's output (before the bias), for models without normalization
             after the layer, e.g. ``fan_in_scale(layer)``. It is deployed with the weights.
     """
 
@@ -40,12 +42,18 @@ class BinaryLayer(nn.Module):
     output_scale: float | None
     use_relaxed: bool
 
-    def __init__(self, *args: Any, method: Method = PAPER, output_scale: float | None = None, **kwargs: Any) -> None:
+    # The latent's version at the last training pass, and how often it has changed since the last after_step_.
+    _seen_version: int | None = None
+    _changes: int = 0
+
+    def __init__(
+        self, *args: Any, method: Method = DEFAULT_METHOD, output_scale: float | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.become_binary_(method, output_scale)
 
     def become_binary_(self, method: Method, output_scale: float | None) -> None:
-        """Set up what a float layer lacks; the layer's own parameters stay the same objects."""
+        """Add what a float layer lacks; the layer's own parameters stay the same objects."""
         if output_scale is not None and not 0 < output_scale < float("inf"):
             raise SignwiseError(f"output_scale must be positive and finite, got {output_scale}")
         self.method = method
@@ -72,14 +80,41 @@ class BinaryLayer(nn.Module):
         return Deployed(self.filters_back(deployed.signs), scale * self.output_scale)
 
     def effective_weight(self) -> Tensor:
-        """The weight that ``forward`` uses now: relaxed in training, deployed in evaluation."""
+        """The weight of the next ``forward``: relaxed in training, deployed in evaluation."""
         if self.training or self.use_relaxed:
+            if self.training and self.method.needs_after_step and not torch.compiler.is_compiling():
+                self._expect_after_step()
             return self.relaxed_weight()
         deployed = self._deploy()
         weight = deployed.signs
         if deployed.scale is not None:
             weight = weight * deployed.scale.view(-1, *[1] * (weight.dim() - 1))
         return self._scaled(self.filters_back(weight))
+
+    def after_step_(self) -> None:
+        """Let the method change the latent after an optimizer step; :func:`after_step_` does it for a whole model."""
+        self.method.after_step_(self.weight)
+        self._seen_version, self._changes = self.weight._version, 0
+
+    def _expect_after_step(self) -> None:
+        """Warn if the optimizer changes the latent and nobody calls ``after_step_``.
+
+        PyTorch counts the in-place changes of a tensor. One change between two training passes may be a loaded
+        checkpoint; a second one, with no ``after_step_`` since the first, is an optimizer at work.
+        """
+        if not isinstance(self.weight, nn.Parameter) or self.weight.is_inference():
+            return  # functional calls bring their own tensors, and inference tensors count no changes
+        version = self.weight._version
+        if torch.is_grad_enabled() and self._seen_version is not None and version != self._seen_version:
+            self._changes += 1
+            if self._changes == 2:
+                warnings.warn(
+                    f"{type(self.method).__name__} changes the latent weights after each optimizer step, but nothing "
+                    "calls it: use signwise.attach(optimizer, model, schedule), or call signwise.after_step_(model) "
+                    "after each optimizer.step()",
+                    stacklevel=2,
+                )
+        self._seen_version = version
 
     def filters_first(self, weight: Tensor) -> Tensor:
         """The weight with one filter (or neuron) per index of dimension 0, as methods see it."""
@@ -97,13 +132,13 @@ class BinaryLayer(nn.Module):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()  # type: ignore[misc]  # nn.Linear and the convolutions define it
-        if "alpha" in self._buffers:  # nn's own __init__ comes here before there are any buffers
+        if "alpha" in self._buffers:  # nn's own __init__ calls this before there are any buffers
             self.alpha.fill_(1)
             self.zeta.fill_(1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-        # model.half() would round α and ζ with everything else, and make each step's schedule coarse: only the device
-        # follows. Buffers that had no values (meta) start where a new layer starts.
+        # model.half() would round α and ζ too, and make the schedule coarse: they follow the device only. Buffers that
+        # had no values (meta) start where a new layer starts.
         alpha, zeta = self.alpha, self.zeta
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, before in (("alpha", alpha), ("zeta", zeta)):
@@ -151,7 +186,7 @@ class BinaryConv3d(_Convolution, nn.Conv3d):
 
 
 class _TransposedConvolution(BinaryLayer):
-    """Transposed convolutions store (in, out / groups, ...), and a filter's inputs are those of its group alone."""
+    """Transposed convolutions store (in, out / groups, ...); a filter sees the inputs of its own group only."""
 
     bias: Tensor | None
     groups: int
@@ -203,8 +238,38 @@ BINARY_OF: dict[type[nn.Module], type[BinaryLayer]] = {
 }
 
 
+@contextmanager
+def relaxed(model: nn.Module) -> Iterator[nn.Module]:
+    """Inside the block, evaluation uses the weights of training, w_α, instead of sign(φ).
+
+    Example:
+        >>> model = BinaryLinear(4, 2).eval()
+        >>> with relaxed(model):
+        ...     bool(torch.equal(model.effective_weight(), model.relaxed_weight()))
+        True
+    """
+    layers = [layer for _, layer in binary_layers(model)]
+    before = [layer.use_relaxed for layer in layers]
+    try:
+        for layer in layers:
+            layer.use_relaxed = True
+        yield model
+    finally:
+        for layer, value in zip(layers, before, strict=True):
+            layer.use_relaxed = value
+
+
+def after_step_(model: nn.Module) -> None:
+    """Let every binary layer's method do its part after an optimizer step, such as clipping the latents.
+
+    :func:`~signwise.schedule.attach` calls this after every ``optimizer.step()``. The paper's method has no such part.
+    """
+    for _, layer in binary_layers(model):
+        layer.after_step_()
+
+
 def binary_layers(model: nn.Module) -> Iterator[tuple[str, BinaryLayer]]:
-    """The binary layers of a model with their names, each once."""
+    """The binary layers of a model with their names, each once, in registration order."""
     for name, module in model.named_modules():
         if isinstance(module, BinaryLayer):
             yield name, module

@@ -3,8 +3,8 @@
     v ← μ v + g
     θ ← θ - lr · v - wd · θ
 
-The decay is apart from the momentum, and it is *not* multiplied by the learning rate: the paper's values of wd (1e-3,
-5e-4) mean nothing otherwise. A schedule that reduces both multiplies ``lr`` and ``weight_decay`` of each group.
+The decay bypasses the momentum, and it is *not* multiplied by the learning rate: the paper's values of wd (1e-3, 5e-4)
+mean nothing otherwise. A schedule that reduces both multiplies ``lr`` and ``weight_decay`` of each group.
 """
 
 from __future__ import annotations
@@ -13,10 +13,25 @@ from collections.abc import Callable
 from typing import Any, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
+
+
+def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Two parameter groups: weights of two or more dimensions with decay; biases and normalization without.
+
+    Example:
+        >>> groups = param_groups(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), weight_decay=1e-3)
+        >>> [(len(group["params"]), group["weight_decay"]) for group in groups]
+        [(1, 0.001), (3, 0.0)]
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return [
+        {"params": [parameter for parameter in parameters if parameter.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in parameters if parameter.dim() < 2], "weight_decay": 0.0},
+    ]
 
 
 class SGDW(Optimizer):
@@ -26,11 +41,11 @@ class SGDW(Optimizer):
         params: parameters or parameter groups, e.g. from ``param_groups``.
         lr: learning rate.
         momentum: μ in [0, 1).
-        weight_decay: wd, the part of each weight that one step takes away.
+        weight_decay: wd, the fraction of each weight that one step removes.
 
     Reference:
-        I. Loshchilov, F. Hutter, Decoupled Weight Decay Regularization, ICLR 2019 (algorithm 1, with their η_t in the
-        schedule of lr and wd).
+        I. Loshchilov, F. Hutter, Decoupled Weight Decay Regularization, ICLR 2019 (algorithm 1, where η_t is
+        the schedule's factor on lr and wd).
 
     Example:
         >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
@@ -40,6 +55,9 @@ class SGDW(Optimizer):
         >>> round(weight.item(), 6)
         0.79
     """
+
+    decay_ignores_lr = True
+    """The step does not multiply weight decay by lr, so a schedule must scale both; see ``StepDecay.apply_``."""
 
     def __init__(self, params: Any, lr: float, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
         if not 0 <= lr < float("inf"):

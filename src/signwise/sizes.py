@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from signwise.convert import FLOAT_LAYERS
+from signwise.convert import LAYERS_WITH_WEIGHTS
 from signwise.layers import BinaryLayer
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -104,7 +104,7 @@ def _layer_size(name: str, module: nn.Module, follower: nn.Module | None) -> Lay
     shape: tuple[int, ...] = tuple(tensors["weight"].shape) if "weight" in tensors else ()
     if isinstance(module, _NORMS):
         shape, bytes_packed = (module.num_features,), 8 * module.num_features
-    elif isinstance(module, FLOAT_LAYERS):
+    elif isinstance(module, LAYERS_WITH_WEIGHTS):
         filters = module.out_features if isinstance(module, nn.Linear) else module.out_channels
         absorbed = isinstance(follower, _NORMS) and follower.num_features == filters
         vectors = 0 if absorbed or module.bias is None else 1

@@ -15,15 +15,15 @@ and, because the means are part of the graph, the gradient is exact. For an inco
 
     ∂/∂φ = (αc + 1 - α) G - αc mean±(G)
 
-so that at α = 1 the gradients of each sign sum to zero: again one reduction and one map. Nothing of the latent's size
-is kept for it but the latent itself, whose signs say which mean a weight belongs to.
+so that at α = 1 the gradients of each sign sum to zero: again one reduction and one map. The backward pass saves no
+tensor of the latent's size but the latent itself, whose signs say which mean a weight belongs to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ Squash = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Groups given by a label for each weight, numbered once so that the transform itself never looks at their values.
+    """Groups given by one label per weight, numbered once so that the transform itself never reads their values.
 
     Args:
         index: the group of each weight, counted from 0, in the latent's shape.
@@ -104,7 +104,7 @@ def group_transform(
 
 
 def binary_sign(latent: Tensor) -> Tensor:
-    """The weights that are deployed: +1 where φ > 0, otherwise -1, so zero gives -1. NaN stays NaN.
+    """The deployed weights: +1 where φ > 0, otherwise -1, so zero gives -1. NaN stays NaN.
 
     Example:
         >>> binary_sign(torch.tensor([0.3, 0.0, -2.0, float("nan")]))
@@ -116,14 +116,30 @@ def binary_sign(latent: Tensor) -> Tensor:
 
 
 def count_by_sign(latent: Tensor, partition: Partition = 0) -> tuple[Tensor, Tensor]:
-    """The members of the positive and of the negative side of each group, as two flat tensors."""
+    """The number of positive and of other weights in each group, as two flat tensors."""
     groups = _groups(latent, partition)
-    members = _sum(_is_positive(latent.detach().float()), *groups).flatten()
-    return members, groups[2] - members
+    members = groups.sum(_is_positive(latent.detach().float())).flatten()
+    return members, groups.sizes - members
 
 
-# Reduced dimensions and the size of every group, or the index of each weight's group and the sizes.
-Groups = tuple[Union[tuple[int, ...], None], Union[Tensor, None], Union[int, Tensor]]
+class Groups(NamedTuple):
+    """The groups of one latent, given either by dimensions or by numbers.
+
+    Args:
+        reduced: the dimensions that a group spans, or ``None``.
+        numbers: the group of each weight, counted from 0, or ``None``.
+        sizes: the weights per group: one number for all groups, or one per numbered group.
+    """
+
+    reduced: tuple[int, ...] | None
+    numbers: Tensor | None
+    sizes: int | Tensor
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sums over each group: reduced dimensions stay with size 1; numbers give one flat entry per group."""
+        if self.numbers is not None and isinstance(self.sizes, Tensor):
+            return values.new_zeros(self.sizes.shape).index_add(0, self.numbers.flatten(), values.flatten())
+        return values.sum(dim=self.reduced, keepdim=True)
 
 
 def _gather(latent: Tensor, alpha: Tensor, shrink: Tensor, rest: Tensor, groups: Groups) -> Tensor:
@@ -134,7 +150,7 @@ def _gather(latent: Tensor, alpha: Tensor, shrink: Tensor, rest: Tensor, groups:
 class _Gather(torch.autograd.Function):
     """slope · φ ± α - shrink · mean±, with slope = shrink + rest; the gradient as at the head of this file.
 
-    Written with clamps, products and sums, and in place on what it made itself: in eager mode on a CPU a masked
+    Written with clamps, products and sums, in place on its own temporaries: in eager mode on a CPU a masked
     ``where`` costs ten times as much as a product, and a fresh buffer as much as a pass over it.
     """
 
@@ -149,14 +165,14 @@ class _Gather(torch.autograd.Function):
         index: Tensor | None,
         sizes: int | Tensor,
     ) -> Tensor:
-        groups = (reduced, index, sizes)
+        groups = Groups(reduced, index, sizes)
         positive = _is_positive(latent)
-        members = _sum(positive, *groups)
+        members = groups.sum(positive)
         others = sizes - members
         part = latent.clamp(min=0)
-        mean_positive = _sum(part, *groups) / members.clamp(min=1)
+        mean_positive = groups.sum(part) / members.clamp(min=1)
         part -= latent  # what is left is -φ where φ ≤ 0
-        mean_negative = -_sum(part, *groups) / others.clamp(min=1)
+        mean_negative = -groups.sum(part) / others.clamp(min=1)
         ctx.save_for_backward(latent, shrink, rest, index, members, others)
         ctx.reduced = reduced
         shift = _choose(positive, alpha - shrink * mean_positive, -alpha - shrink * mean_negative, index)
@@ -165,12 +181,12 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         latent, shrink, rest, index, members, others = ctx.saved_tensors
-        groups = (ctx.reduced, index, members)
+        groups = Groups(ctx.reduced, index, members)
         positive = _is_positive(latent)
         part = gradient * positive
-        mean_positive = _sum(part, *groups) / members.clamp(min=1)
+        mean_positive = groups.sum(part) / members.clamp(min=1)
         part = part - gradient
-        mean_negative = -_sum(part, *groups) / others.clamp(min=1)
+        mean_negative = -groups.sum(part) / others.clamp(min=1)
         shift = _choose(positive, -shrink * mean_positive, -shrink * mean_negative, index)
         return shift.addcmul_(gradient, shrink + rest), None, None, None, None, None, None
 
@@ -187,23 +203,16 @@ def _choose(positive: Tensor, if_positive: Tensor, if_negative: Tensor, index: T
     return (positive * (if_positive - if_negative)).add_(if_negative)
 
 
-def _sum(values: Tensor, reduced: tuple[int, ...] | None, index: Tensor | None, sizes: int | Tensor) -> Tensor:
-    """Sums over each group: reduced dimensions stay with size 1; labels give one flat entry a group."""
-    if index is not None and isinstance(sizes, Tensor):
-        return values.new_zeros(sizes.shape).index_add(0, index.flatten(), values.flatten())
-    return values.sum(dim=reduced, keepdim=True)
-
-
 def _groups(latent: Tensor, partition: Partition) -> Groups:
     if isinstance(partition, Tensor):
         partition = Labels.of(partition)
     if not isinstance(partition, Labels):
         reduced, size = _reduced_dimensions(latent, partition)
-        return reduced, None, size
+        return Groups(reduced, None, size)
     if partition.index.shape != latent.shape:
         labelled, wanted = tuple(partition.index.shape), tuple(latent.shape)
         raise SignwiseError(f"the partition tensor has shape {labelled}, but the latent has shape {wanted}")
-    return None, partition.index.to(latent.device), partition.sizes.to(latent.device)
+    return Groups(None, partition.index.to(latent.device), partition.sizes.to(latent.device))
 
 
 def _reduced_dimensions(latent: Tensor, partition: int | tuple[int, ...] | None) -> tuple[tuple[int, ...], int]:
@@ -226,7 +235,7 @@ def _reduced_dimensions(latent: Tensor, partition: int | tuple[int, ...] | None)
 
 
 def _scalar(name: str, value: float | Tensor, like: Tensor, upper: float) -> Tensor:
-    """A 0-dim tensor beside the latent. Tensors are not inspected: that would wait for the device each step."""
+    """A 0-dim tensor on the latent's device. Tensors are not checked: that would wait for the device at each step."""
     if isinstance(value, Tensor):
         return value.detach().to(device=like.device, dtype=like.dtype)
     if not 0 <= value <= upper:

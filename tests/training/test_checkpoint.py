@@ -110,7 +110,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("os.fsync", no_space)
     with pytest.raises(
-        SignwiseError, match=r"cannot write .*: No space left on device; what was saved before is intact"
+        SignwiseError, match=r"cannot write .*: No space left on device; the previous checkpoint is intact"
     ):
         checkpoint.write(tmp_path, make(2))
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from signwise.errors import SignwiseError
 
 if TYPE_CHECKING:
-    from signwise.training.trained import Trained
+    from signwise.training.run_folder import Run
 
 _EXAMPLES = """examples:
   signwise compile runs/resnet18-cifar10                         to resnet18-cifar10.sw
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from signwise import datasets
     from signwise.compiler import compile as compile_model
-    from signwise.training.trained import load_run
+    from signwise.training.run_folder import load_run
 
     out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
     trained = load_run(arguments.folder, arguments.which)
@@ -83,13 +83,13 @@ def run(arguments: argparse.Namespace) -> int:
     for keyword, text in program.about.items():
         if keyword.startswith("error"):
             print(f"{keyword}: {text}")
-    state = sum(tensor.numel() * tensor.element_size() for tensor in trained.network.state_dict().values())
+    state = sum(tensor.numel() * tensor.element_size() for tensor in trained.model.state_dict().values())
     size = out.stat().st_size
     print(f"{out}: {size:,} bytes, {state / size:.1f} times smaller than the float32 network")
     return 0
 
 
-def _about(trained: Trained, which: str) -> dict[str, str]:
+def _about(trained: Run, which: str) -> dict[str, str]:
     recipe, config = trained.recipe, trained.config
     return {
         "recipe": f"{recipe.name}, {recipe.bits} bit, seed {recipe.seed}",

@@ -59,7 +59,7 @@ def _run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from signwise.training.distributed import pick_device
-    from signwise.training.trained import evaluate_run
+    from signwise.training.run_folder import evaluate_run
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)

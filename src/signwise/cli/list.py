@@ -1,4 +1,4 @@
-"""``signwise list``: the recipes, with what they cost."""
+"""``signwise list``: the recipes and their cost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 import dataclasses
 import json
 from typing import Any
+
+from signwise.text import aligned
 
 _HEADINGS = ("recipe", "bits", "parameters", "binary", "MACs", "epochs", "batch", "lr", "wd", "T_alpha")
 
@@ -15,7 +17,7 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "list",
         help="show the recipes",
-        description="Show the recipes of the paper, with the size of their networks and their settings.",
+        description="Show the recipes of the paper, with the size of their models and their settings.",
         epilog="example: signwise list, then: signwise train resnet20-cifar10",
     )
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
@@ -24,11 +26,11 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table."""
-    from signwise.training import NAMES, recipe
+    from signwise.training import RECIPES, get_recipe
     from signwise.training.cost import network_cost
 
-    recipes = [recipe(name, bits) for name in NAMES for bits in (1, 32)]
-    sizes = {name: network_cost(recipe(name)) for name in NAMES}
+    recipes = [get_recipe(name, bits) for name in RECIPES for bits in (1, 32)]
+    sizes = {name: network_cost(get_recipe(name)) for name in RECIPES}
     costs = [
         sizes[entry.name] if entry.bits == 1 else dataclasses.replace(sizes[entry.name], binary_weights=0)
         for entry in recipes
@@ -52,9 +54,5 @@ def run(arguments: argparse.Namespace) -> int:
         )
         for entry, cost in zip(recipes, costs, strict=True)
     ]
-    widths = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
-    for row in (_HEADINGS, *rows):
-        name, *numbers = row
-        cells = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
-        print("  ".join([name.ljust(widths[0]), *cells]))
+    print(aligned([_HEADINGS, *rows]))
     return 0

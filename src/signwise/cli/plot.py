@@ -24,17 +24,17 @@ def add(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="RUN", type=Path, help="a run's folder; it may still be training")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the figures go (default: the run's folder)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the figures (default: the run's folder)")
     parser.add_argument("--format", choices=("png", "svg"), default="png", help="png by default")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draw and say where the figures are."""
+    """Draw the figures and print their paths."""
+    from signwise import datasets
     from signwise.figures.errors import errors_figure
     from signwise.figures.state import state_figure
     from signwise.figures.style import save
-    from signwise.reproduce.cpu_tables import network_title
     from signwise.training.recipe import Recipe
     from signwise.training.run_folder import read_config, read_records
 
@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not rows:
         raise SignwiseError(f"the run in {folder} has not finished an epoch yet")
     out = arguments.out or folder
-    title = f"{network_title(recipe)}, {recipe.bits} bit, seed {recipe.seed}"
+    dataset = datasets.NAMES[recipe.dataset].title
+    title = f"{recipe.model} on {dataset}, {recipe.bits} bit, seed {recipe.seed}"
     curves = {name: [row[name] for row in rows] for name in ("error", "relaxed_error", "train_error")}
     figures = {"errors": errors_figure(curves, title)}
     states = read_records(folder / "state.jsonl")

@@ -138,7 +138,7 @@ def _record_finished(arguments: argparse.Namespace) -> None:
 
 
 def _show(planned: list[PlannedRun], places: int) -> None:
-    from signwise.training.monitor import duration
+    from signwise.text import duration
 
     width = max(len(entry.name) for entry in planned)
     left = 0.0

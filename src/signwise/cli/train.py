@@ -1,26 +1,67 @@
-"""``signwise train``: carry out a recipe, in a folder, and go on with it after an interruption."""
+"""``signwise train``: train a recipe in a folder, and resume it after an interruption."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import sys
+import types
+import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from signwise.errors import SignwiseError
 from signwise.training.options import Options
-from signwise.training.recipe import Recipe
-from signwise.training.recipes import recipe as named_recipe
+from signwise.training.recipe import METHODS, SKIPS, Recipe
+from signwise.training.recipes import get_recipe
 
 _EXAMPLES = """examples:
   signwise train lenet5-mnist --epochs 5             a first look: a few minutes on a CPU
-  signwise train lenet5-mnist --bits 32              the full-precision twin of the paper's experiment
+  signwise train lenet5-mnist --bits 32              the full-precision baseline of the paper's experiment
   signwise train resnet18-cifar10 --data ~/cifar     with files that you already have
-  signwise train lenet5-mnist --resume               go on after a crash, a kill or Ctrl-C
+  signwise train lenet5-mnist --resume               continue after a crash, a kill or Ctrl-C
   torchrun --nproc-per-node 8 --max-restarts 3 -m signwise train resnet18-cifar10 --resume
 """
-_NOT_FLAGS = ("name", "bits")
+
+# One sentence for each setting of a recipe that has a flag; --bits and the recipe's name are added by hand.
+_HELP = {
+    "model": "model, by its name in signwise.models",
+    "dataset": "data set, by its name in signwise.datasets",
+    "epochs": "passes over the training images",
+    "batch_size": "images per step, over all processes together",
+    "learning_rate": "learning rate after the warm-up",
+    "weight_decay": "weight decay, decoupled: not multiplied by the learning rate",
+    "momentum": "momentum of SGD",
+    "warmup_epochs": "epochs over which the learning rate rises from 0",
+    "decay_factor": "factor on learning rate and weight decay at each milestone",
+    "decay_at": "milestones, as fractions of the steps after the warm-up",
+    "t_alpha": "fraction of the steps over which alpha rises to 1 (1 bit only)",
+    "zeta_start": "zeta before its ramp",
+    "zeta_end": "zeta at the last step",
+    "zeta_ramp": "last fraction of the steps, over which zeta rises",
+    "method": f"binarization method: {', '.join(METHODS)}",
+    "skip": f"layers that stay float: {', '.join(SKIPS)}",
+    "flip": "mirror each training image with probability 1/2",
+    "translate": "shift training images by up to this many pixels",
+    "zoom": "zoom training images by up to this fraction",
+    "reestimate_batch_norm": "training images to re-estimate batch norm on before each evaluation",
+    "seed": "seed of initialization, order and augmentation",
+    "train_samples": "train on the first N images only, for a quick look",
+    "test_samples": "test on the first N images only (default: N of --train-samples)",
+}
+_OTHER_FLAGS = {"learning_rate": "--lr", "compiled": "--compile"}
+
+
+def flag_of(setting: str) -> str:
+    """The flag of a setting of ``Recipe`` or ``Options``, or of ``out``.
+
+    Example:
+        >>> flag_of("batch_size"), flag_of("learning_rate")
+        ('--batch-size', '--lr')
+    """
+    return _OTHER_FLAGS.get(setting, "--" + setting.replace("_", "-"))
 
 
 def _fractions(text: str) -> tuple[float, ...]:
@@ -28,46 +69,42 @@ def _fractions(text: str) -> tuple[float, ...]:
 
 
 _fractions.__name__ = "list of fractions such as 0.3,0.6"
-_KINDS: dict[str, Any] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "int | None": int,
-    "float | None": float,
-    "tuple[float, ...]": _fractions,
-}
+
+
+def _parser_of(annotation: Any) -> tuple[Callable[[str], Any], str]:
+    """What reads a setting of this type from the command line, and its placeholder in the help."""
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        (annotation,) = (member for member in typing.get_args(annotation) if member is not type(None))
+    if typing.get_origin(annotation) is tuple:
+        return _fractions, "X,Y"
+    placeholders: dict[Any, str] = {int: "N", float: "X", str: "NAME"}
+    return annotation, placeholders[annotation]
 
 
 def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the recipe's settings", "Each replaces the value of the recipe.")
-    for entry in dataclasses.fields(Recipe):
-        if entry.name in _NOT_FLAGS:
-            continue
-        flag = entry.metadata["flag"] or "--" + entry.name.replace("_", "-")
-        help_text = entry.metadata["help"]
-        if entry.type == "bool":
-            group.add_argument(flag, dest=entry.name, action=argparse.BooleanOptionalAction, help=help_text)
+    annotations = typing.get_type_hints(Recipe)
+    for name, help_text in _HELP.items():
+        if annotations[name] is bool:
+            group.add_argument(flag_of(name), dest=name, action=argparse.BooleanOptionalAction, help=help_text)
         else:
-            kind = _KINDS[str(entry.type)]
-            metavar = {int: "N", float: "X", str: "NAME"}.get(kind, "X,Y")
-            group.add_argument(flag, dest=entry.name, type=kind, metavar=metavar, help=help_text)
+            read, metavar = _parser_of(annotations[name])
+            group.add_argument(flag_of(name), dest=name, type=read, metavar=metavar, help=help_text)
 
 
 def _add_option_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how and where")
     group.add_argument("--out", type=Path, metavar="FOLDER", help="the run's folder (default: runs/RECIPE)")
-    group.add_argument("--data", type=Path, metavar="FOLDER", help="where the data set is (default: the cache)")
-    group.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint, or start if none")
+    group.add_argument("--data", type=Path, metavar="FOLDER", help="folder with the data set (default: the cache)")
+    group.add_argument("--resume", action="store_true", help="continue from the folder's checkpoint, or start if none")
     group.add_argument(
         "--device", default="auto", help="cpu, cuda, cuda:1 ... (default: an accelerator if there is one)"
     )
-    group.add_argument("--threads", type=int, metavar="N", help="CPU threads of each process")
+    group.add_argument("--threads", type=int, metavar="N", help="CPU threads per process")
     group.add_argument("--bfloat16", action="store_true", help="mixed precision")
     group.add_argument("--compile", dest="compiled", action="store_true", help="compile the step with torch.compile")
     group.add_argument("--sync-batch-norm", action="store_true", help="batch norm over all processes (accelerators)")
-    group.add_argument(
-        "--deterministic", action="store_true", help="the same bits from every run on an accelerator too"
-    )
+    group.add_argument("--deterministic", action="store_true", help="bit-identical runs on an accelerator too")
     group.add_argument(
         "--checkpoint-minutes",
         type=float,
@@ -85,80 +122,75 @@ def add(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "train",
-        help="train a network by a recipe",
+        help="train a model by a recipe",
         usage="signwise train RECIPE [--bits 1|32] [--epochs N] [--out FOLDER] [--resume] [other settings]",
-        description="Train a network by a recipe of the paper. Everything is recorded in the run's folder.",
+        description="Train a model by a recipe of the paper. Everything is recorded in the run's folder.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", metavar="RECIPE", help="network and data set, as shown by signwise list")
+    parser.add_argument("recipe", metavar="RECIPE", help="model and data set, as shown by signwise list")
     parser.add_argument("--bits", type=int, choices=(1, 32), help="binary weights, or full precision (default: 1)")
     _add_recipe_flags(parser)
     _add_option_flags(parser)
     parser.set_defaults(run=run)
 
 
-def _overrides(arguments: argparse.Namespace) -> dict[str, Any]:
-    names = [entry.name for entry in dataclasses.fields(Recipe) if entry.name not in _NOT_FLAGS]
-    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
-
-
 def default_folder(recipe: Recipe) -> Path:
-    """Where a run goes if nothing is said: by its name, bits and seed, as far as they are not the usual ones."""
+    """The folder of a run without ``--out``: the recipe's name, with bits and seed unless they are the usual ones."""
     bits = "" if recipe.bits == 1 else f"-{recipe.bits}bit"
     seed = "" if recipe.seed == 0 else f"-seed{recipe.seed}"
     return Path("runs") / f"{recipe.name}{bits}{seed}"
 
 
 def _recorded_recipe(folder: Path, config: dict[str, Any], asked: dict[str, Any]) -> Recipe:
-    """The recipe of the run that is resumed; what is said on the command line must agree with it."""
+    """The recipe of the run to resume; the settings on the command line must agree with it."""
     recorded = Recipe.from_json(config["recipe"])
     for name, value in asked.items():
         begun = getattr(recorded, name)
         if begun != value:
             raise SignwiseError(
                 f"the run in {folder} was begun with {name} {begun}, not {value}: "
-                "resume it as it was begun, or choose another folder with --out"
+                "resume it with the same settings, or choose another folder with --out"
             )
     return recorded
 
 
+def _with_flags(message: str) -> str:
+    """The message of a library error with each `setting` replaced by its flag."""
+    settings = {entry.name for entry in (*dataclasses.fields(Recipe), *dataclasses.fields(Options))} | {"out"}
+    return re.sub(r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in settings else found[0], message)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Train; the exit code is 0, or 128 + the number of the signal that stopped the run."""
-    overrides = _overrides(arguments)
-    recipe = named_recipe(arguments.recipe, arguments.bits or 1).changed(**overrides)
+    overrides = {name: value for name in _HELP if (value := getattr(arguments, name)) is not None}
+    recipe = get_recipe(arguments.recipe, arguments.bits or 1).changed(**overrides)
     out = arguments.out or default_folder(recipe)
-    data, watch = arguments.data, tuple(arguments.watch)
-    if arguments.resume and (out / "config.json").exists():
+    fields = {entry.name: getattr(arguments, entry.name) for entry in dataclasses.fields(Options)}
+    options = Options(**fields | {"watch": tuple(arguments.watch)})
+    if options.resume and (out / "config.json").exists():
         from signwise.training.run_folder import read_config, recorded_data
 
         config = read_config(out)
         given = {} if arguments.bits is None else {"bits": arguments.bits}
         recipe = _recorded_recipe(out, config, {"name": recipe.name} | given | overrides)
-        data = data or recorded_data(config)
-        watch = watch or tuple(config["options"]["watch"])
-    options = Options(
-        out=out,
-        data=data,
-        resume=arguments.resume,
-        device=arguments.device,
-        threads=arguments.threads,
-        bfloat16=arguments.bfloat16,
-        compiled=arguments.compiled,
-        sync_batch_norm=arguments.sync_batch_norm,
-        deterministic=arguments.deterministic,
-        checkpoint_minutes=arguments.checkpoint_minutes,
-        tensorboard=arguments.tensorboard,
-        watch=watch,
-    )
+        options = dataclasses.replace(
+            options,
+            data=options.data or recorded_data(config),
+            watch=options.watch or tuple(config["options"]["watch"]),
+        )
+    from signwise.training.reporters import terminal_or_plain
     from signwise.training.run import train
 
-    outcome = train(recipe, options)
+    try:
+        outcome = train(recipe, out, options=options, reporters=[terminal_or_plain()])
+    except SignwiseError as error:
+        raise type(error)(_with_flags(str(error))) from error
     progress = outcome.progress
     if outcome.signal is not None:
         if outcome.is_main:
             again = f"signwise train {recipe.name} --out {out} --resume"
-            print(f"stopped after step {progress.step}; go on with: {again}", file=sys.stderr)
+            print(f"stopped after step {progress.step}; resume with: {again}", file=sys.stderr)
         return 128 + outcome.signal
     if outcome.is_main:
         print(

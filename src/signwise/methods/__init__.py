@@ -1,4 +1,4 @@
-"""Ways to make weights binary, one file each, behind one small interface (``method.Method``)."""
+"""Binarization methods, one per file, behind one small interface (``method.Method``)."""
 
 from __future__ import annotations
 

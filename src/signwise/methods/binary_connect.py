@@ -1,4 +1,4 @@
-"""BinaryConnect, the deterministic variant: the one whose published error is that of a 1-bit network."""
+"""BinaryConnect, the deterministic variant: its published error belongs to a network with 1-bit weights."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class BinaryConnect(Method):
     """Forward sign(φ); backward k·G; φ clipped to [-1, 1] after each step; deployed sign(φ).
 
     Args:
-        glorot_learning_rate: the authors multiply a layer's learning rate by 1 / sqrt(1.5 / (fan_in + fan_out)). Here
-            the gradient carries that factor k, which is the same for every optimizer whose step is linear in the
-            gradient, SGD with momentum among them; without it k = 1.
+        glorot_learning_rate: the authors multiply a layer's learning rate by k = 1 / sqrt(1.5 / (fan_in + fan_out)).
+            Here the gradient carries k, which is equivalent for every optimizer whose step is linear in the gradient,
+            such as SGD with momentum. Off: k = 1.
 
     Reference:
         M. Courbariaux, Y. Bengio, J.-P. David, BinaryConnect, NIPS 2015.
@@ -37,6 +37,6 @@ class BinaryConnect(Method):
 
     @staticmethod
     def _gradient_factor(latent: Tensor) -> float:
-        # (filters, inputs, *kernel): a filter's fan-out counts the outputs that one input reaches.
+        # (filters, inputs, *kernel): the fan-out is the number of outputs that one input reaches.
         fan_out = latent[:, 0].numel() if latent.dim() > 1 else latent.shape[0]
         return math.sqrt((fan_in(latent) + fan_out) / 1.5)

@@ -15,8 +15,8 @@ class GroupTransform(Method):
     """Forward w_α, backward its exact gradient, deployed sign(φ).
 
     Args:
-        partition: the groups, in terms of the filter-major latent (filters, inputs, ...): kept dimensions, ``None`` for
-            the whole tensor, or an integer label tensor of the latent's shape. Per filter by default.
+        partition: the groups of the filter-major latent (filters, inputs, ...): the dimensions to keep, ``None`` for
+            the whole tensor, or an integer label tensor of the latent's shape. One group per filter by default.
         squash: the paper's u, e.g. ``torch.tanh``; off by default as in the paper's experiments.
 
     Reference:
@@ -28,9 +28,10 @@ class GroupTransform(Method):
 
     def __post_init__(self) -> None:
         if isinstance(self.partition, Tensor):
-            # Numbering the labels looks at their values, which a compiled forward pass must not do.
+            # Numbering the labels reads their values, which a compiled forward pass must not do.
             object.__setattr__(self, "partition", Labels.of(self.partition))
 
+    @property
     def groups(self) -> Partition:
         return self.partition
 

@@ -1,8 +1,8 @@
-"""What a layer asks of a way to make its weights binary.
+"""The interface between a layer and its binarization method.
 
-A layer owns the latent weights and knows its geometry; a method knows how latents become weights. Between them go
-tensors in *filter-major* form, (filters, weights of one filter ...): the layer rearranges its own weight where that is
-stored otherwise, so that a method never has to know about transposed or grouped convolutions.
+A layer owns the latent weights and knows its geometry; a method knows how latents become weights. They exchange tensors
+in *filter-major* form, (filters, weights of one filter ...): a layer that stores its weight otherwise rearranges it, so
+that a method never has to know about transposed or grouped convolutions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from signwise.transform import Partition, binary_sign
 
 @dataclass(frozen=True, eq=False)
 class Deployed:
-    """What remains of a layer's weights after training.
+    """The weights of a layer after training.
 
     Args:
         signs: -1 and +1, in the shape and type of the latent.
@@ -30,11 +30,17 @@ class Deployed:
 
 
 class Method(ABC):
-    """One way to train binary weights: forward weight with its own gradient, after each step, and the deployed form."""
+    """A binarization method: the training weight and its gradient, an optional post-step update, the deployed form."""
 
+    @property
     def groups(self) -> Partition:
-        """The groups whose health is reported; per filter unless a method says otherwise."""
+        """The groups whose health is reported: one per filter, unless a method has others."""
         return 0
+
+    @property
+    def needs_after_step(self) -> bool:
+        """Whether the method changes the latents after each optimizer step."""
+        return type(self).after_step_ is not Method.after_step_
 
     @abstractmethod
     def weight(self, latent: Tensor, alpha: Tensor, zeta: Tensor) -> Tensor:
@@ -43,7 +49,7 @@ class Method(ABC):
         Args:
             latent: filter-major, (filters, ...).
             alpha: progress of binarization, 0 to 1, a 0-dim tensor.
-            zeta: sharpness, a 0-dim tensor; a method without one ignores it.
+            zeta: sharpness, a 0-dim tensor; not every method uses it.
         """
 
     def after_step_(self, latent: Tensor) -> None:
@@ -51,7 +57,7 @@ class Method(ABC):
         return
 
     def deploy(self, latent: Tensor) -> Deployed:
-        """The form that is evaluated and packed: signs, and a scale per filter where the method has one."""
+        """The form to evaluate and pack: signs, and a scale per filter if the method has one."""
         return Deployed(binary_sign(latent))
 
 
@@ -61,7 +67,7 @@ def fan_in(latent: Tensor) -> int:
 
 
 def straight_through(weight: Tensor, latent: Tensor, factor: float | Tensor = 1.0) -> Tensor:
-    """``weight`` forward, to the bit; backward the gradient times ``factor`` goes straight to ``latent``."""
+    """Forward exactly ``weight``; backward the gradient times ``factor``, straight to ``latent``."""
     passed = latent * factor
     return weight.detach() + (passed - passed.detach())
 

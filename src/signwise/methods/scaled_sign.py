@@ -1,4 +1,4 @@
-"""McDonnell's scaled sign: the strongest open single-bit method beside the paper's."""
+"""McDonnell's scaled sign, the strongest published single-bit method apart from the paper's."""
 
 from __future__ import annotations
 

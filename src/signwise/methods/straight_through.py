@@ -1,4 +1,4 @@
-"""The straight-through sign, the estimator that most binary networks are trained with."""
+"""The straight-through sign, the estimator behind most binary networks."""
 
 from __future__ import annotations
 

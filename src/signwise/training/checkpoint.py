@@ -1,11 +1,18 @@
-"""One file with all that a run needs to go on, written whole or not at all, and the one before it.
+"""The state of a run in one file, written whole or not at all, beside the checkpoint before it.
 
 A checkpoint is a safetensors file: tensors by name, and in its metadata one key ``signwise`` with a JSON object. The
-JSON holds a checksum of the tensors, so that a damaged file is recognized as one and the previous checkpoint is used.
+JSON holds a checksum of the tensors, so that a damaged file is recognized and the previous checkpoint used instead.
+
+    network/NAME            parameters and buffers; latent weights as they are
+    optimizer/NAME/KEY      the optimizer's state of a parameter: its momentum
+    totals                  the sums of the current epoch so far
+
+There is no random state: order, augmentation and layers draw from (seed, step), see ``data``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import zlib
@@ -17,10 +24,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor
+from torch import Tensor, nn
 
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
+from signwise.training.distributed import World
+from signwise.training.step import Stepper
 
 CURRENT = "checkpoint.safetensors"
 PREVIOUS = "checkpoint.previous.safetensors"
@@ -33,11 +42,32 @@ class Checkpoint:
 
     Args:
         tensors: weights, momentum and running sums, on the CPU.
-        record: the rest, as JSON knows it: numbers, texts, lists and objects.
+        record: everything else, as JSON: numbers, texts, lists and objects.
     """
 
     tensors: Mapping[str, Tensor]
     record: Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a run has come.
+
+    Args:
+        step: steps done.
+        epochs: epochs done and evaluated.
+        best_error: the lowest error so far, in percent; ``None`` before the first evaluation.
+        best_epoch: the epoch with the lowest error, from 1.
+        last_error: the error of the last evaluation.
+        seconds: time spent, over all attempts.
+    """
+
+    step: int = 0
+    epochs: int = 0
+    best_error: float | None = None
+    best_epoch: int | None = None
+    last_error: float | None = None
+    seconds: float = 0.0
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:
@@ -51,10 +81,10 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], keep: Path | None = None
 ) -> None:
-    """Write a safetensors file with a JSON record; the file that stood there takes the name ``keep``.
+    """Write a safetensors file with a JSON record; a file already at ``path`` is renamed to ``keep``.
 
     Raises:
-        SignwiseError: the disk is full or the folder cannot be written; what stood there is still there.
+        SignwiseError: the disk is full or the folder cannot be written; the file already there is intact.
     """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     envelope = dict(record) | {"version": _VERSION, "checksum": _checksum(ready)}
@@ -64,24 +94,24 @@ def write_tensors(
             file.write(save(ready, metadata={"signwise": text}))
             file.flush()
             os.fsync(file.fileno())
-            # Only now are the new bytes safe, so only now may the old ones move. A crash before the new file takes its
-            # name leaves the old one under the name of the previous checkpoint, where read() finds it.
+            # The old file may only move once the new bytes are safe. A crash before the new file has its name leaves
+            # the old one under the name of the previous checkpoint, where read() finds it.
             if keep is not None and path.exists():
                 path.replace(keep)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SignwiseError(f"cannot write {path}: {reason}; what was saved before is intact") from error
+        raise SignwiseError(f"cannot write {path}: {reason}; the previous checkpoint is intact") from error
 
 
 def read_tensors(path: Path) -> Checkpoint:
     """Read what :func:`write_tensors` wrote.
 
     Raises:
-        FormatError: the file is not one of ours, or it is damaged.
-        FileNotFoundError: there is none.
+        FormatError: signwise did not write the file, or it is damaged.
+        FileNotFoundError: there is no such file.
     """
     try:
-        # At once: a run that goes on may put another file under this name at any moment.
+        # In one read: a running training may replace the file at any moment.
         data = path.read_bytes()
         tensors = load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -101,19 +131,19 @@ def read_tensors(path: Path) -> Checkpoint:
 
 
 def write(folder: Path, checkpoint: Checkpoint) -> None:
-    """Make this the run's checkpoint and keep the one that was."""
+    """Write the run's checkpoint, and keep the one before it."""
     write_tensors(folder / CURRENT, checkpoint.tensors, checkpoint.record, keep=folder / PREVIOUS)
 
 
 def read(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint of a run that can be read.
+    """The newest readable checkpoint of a run.
 
     Returns:
-        The checkpoint, or ``None`` if the run has not written one yet; and a sentence for each file that was passed
-        over because it is damaged.
+        The checkpoint, or ``None`` if the run has not written one yet; and one sentence per damaged file that was
+        skipped.
 
     Raises:
-        FormatError: there are checkpoints, and none of them can be read.
+        FormatError: there are checkpoints, and none is readable.
     """
     complaints: list[str] = []
     for name in (CURRENT, PREVIOUS):
@@ -127,3 +157,74 @@ def read(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     if complaints:
         raise FormatError("; ".join(complaints) + f": no good checkpoint is left in {folder}, start the run again")
     return None, complaints
+
+
+def capture(stepper: Stepper, progress: Progress) -> Checkpoint:
+    """The state of a run, between two steps."""
+    tensors: dict[str, Tensor] = {"totals": stepper.totals} | model_tensors(stepper.model)
+    for name, parameter in stepper.model.named_parameters():
+        for key, value in stepper.optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer/{name}/{key}"] = value
+    return Checkpoint(tensors, {"kind": "checkpoint", "progress": dataclasses.asdict(progress)})
+
+
+def restore_(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
+    """Bring a run to the state of its checkpoint; the inverse of :func:`capture`."""
+    tensors = dict(checkpoint.tensors)
+    load_model_(stepper.model, tensors)
+    for name, parameter in stepper.model.named_parameters():
+        state = _below(tensors, f"optimizer/{name}/")
+        if state:
+            stepper.optimizer.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in state.items()}
+    stepper.totals.copy_(tensors["totals"])
+    return Progress(**checkpoint.record["progress"])
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """A model's parameters and buffers under the names that :func:`load_model_` expects."""
+    return {f"network/{name}": value for name, value in model.state_dict().items()}
+
+
+def load_model_(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load the weights of a checkpoint, or of the best or last weights, into a model.
+
+    Raises:
+        FormatError: the weights belong to another model.
+    """
+    try:
+        model.load_state_dict(_below(tensors, "network/"))
+    except RuntimeError as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        raise FormatError(f"the saved weights do not fit the model: {' '.join(lines[1:3])}") from None
+
+
+def broadcast_checkpoint(world: World, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """The checkpoint that rank 0 read, on every process: other machines may not see rank 0's folder."""
+    if world.size == 1:
+        return checkpoint
+    contents: dict[str, Any] | None = None
+    if checkpoint is not None:
+        shapes = {name: [list(value.shape), str(value.dtype)] for name, value in checkpoint.tensors.items()}
+        contents = {"record": dict(checkpoint.record), "shapes": shapes}
+    contents = json.loads(world.broadcast_text(json.dumps(contents)))
+    if contents is None:
+        return None
+    tensors = {}
+    for name, (shape, kind) in contents["shapes"].items():
+        if checkpoint is not None:
+            tensors[name] = checkpoint.tensors[name].to(world.device)
+        else:
+            tensors[name] = torch.empty(shape, dtype=getattr(torch, kind.removeprefix("torch.")), device=world.device)
+    world.broadcast_(list(tensors.values()))
+    return Checkpoint(tensors, contents["record"])
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    # A file has one memory layout; adding momentum to a weight of another layout would be slow.
+    if value.shape != parameter.shape:
+        return value.to(parameter.device)
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)

@@ -1,4 +1,4 @@
-"""What a recipe's network costs: parameters, binary weights and multiply-adds an image, counted without computing."""
+"""What a recipe's model costs: parameters, binary weights and multiply-adds per image, counted without computing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from signwise import datasets
 from signwise.layers import binary_layers
-from signwise.training.network import build_network
 from signwise.training.recipe import Recipe
+from signwise.training.step import build_model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The size of a network.
+    """The size of a model.
 
     Args:
-        parameters: numbers that are learned.
-        binary_weights: those of them that are deployed as one bit.
+        parameters: learned numbers.
+        binary_weights: parameters deployed as one bit.
         macs: multiply-adds of the convolutions and dense layers, for one image.
     """
 
@@ -30,16 +30,16 @@ class Cost:
 
 
 def network_cost(recipe: Recipe) -> Cost:
-    """Count a recipe's network on PyTorch's meta device, where tensors have shapes and no contents.
+    """Count a recipe's model on PyTorch's meta device, where tensors have shapes and no contents.
 
     Example:
-        >>> from signwise.training import recipe
-        >>> network_cost(recipe("lenet5-mnist"))
+        >>> from signwise.training import get_recipe
+        >>> network_cost(get_recipe("lenet5-mnist"))
         Cost(parameters=431650, binary_weights=425500, macs=2293000)
     """
     dataset = datasets.NAMES[recipe.dataset]
     with torch.device("meta"):
-        network = build_network(recipe, len(dataset.classes)).eval()
+        model = build_model(recipe, len(dataset.classes)).eval()
         image = torch.empty(1, *dataset.image_shape)
     macs = 0
 
@@ -47,16 +47,16 @@ def network_cost(recipe: Recipe) -> Cost:
         nonlocal macs
         weight = module.weight
         assert isinstance(weight, Tensor)
-        # Each output number takes one multiply-add for each weight of its filter.
+        # Each output takes one multiply-add per weight of its filter.
         macs += output.numel() * math.prod(weight.shape[1:])
 
-    for module in network.modules():
+    for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Conv2d)):
             module.register_forward_hook(count)
     with torch.no_grad():
-        network(image)
+        model(image)
     return Cost(
-        parameters=sum(parameter.numel() for parameter in network.parameters()),
-        binary_weights=sum(layer.weight.numel() for _, layer in binary_layers(network)),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        binary_weights=sum(layer.weight.numel() for _, layer in binary_layers(model)),
         macs=macs,
     )

@@ -1,7 +1,7 @@
-"""The processes that train together, by PyTorch's own engine; one process is the simplest case of it.
+"""The processes that train together, on PyTorch's own distributed package; a single process is the simplest case.
 
-``torchrun`` starts the processes and names each by its rank. They hold the same weights, each takes its share of every
-batch, and the gradients are averaged; rank 0 alone writes files and speaks.
+``torchrun`` starts the processes and gives each a rank. All hold the same weights, each takes a shard of every batch,
+and gradients are averaged. Only rank 0 writes files and reports.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# DDP imports this module, whose functions keep the group of all processes that there is at that moment as their
-# default, for ever: imported before there is one, they keep none, and the group's threads end with the group. Threads
-# that are left may abort the process when it ends, https://github.com/pytorch/pytorch/pull/179291.
+# DDP imports this module, whose functions take the process group of that moment as a default argument and keep it
+# alive for ever. Imported before a group exists, they keep none, and the group's threads end with the group. Threads
+# that are left over may abort the process when it ends, https://github.com/pytorch/pytorch/pull/179291.
 import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # public, but missing in its list of names
@@ -29,14 +29,14 @@ from signwise.errors import SignwiseError
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """This process among those that train together.
+    """This process and the processes that train with it.
 
     Args:
-        rank: number of this process, 0 for the one that writes and speaks.
+        rank: number of this process; 0 writes files and reports.
         size: number of processes.
-        device: where this process computes.
+        device: the device of this process.
         restarts: how often ``torchrun`` has restarted the processes.
-        job: the name that ``torchrun`` has given to what it runs, the same after a restart.
+        job: ``torchrun``'s name for the job, the same after a restart.
     """
 
     rank: int
@@ -47,23 +47,23 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes the files."""
+        """Whether this process writes files and reports."""
         return self.rank == 0
 
-    def sum_(self, tensor: Tensor) -> Tensor:
-        """Replace the tensor by its sum over all processes."""
+    def all_reduce_(self, tensor: Tensor) -> Tensor:
+        """Replace the tensor by its sum over all processes, and return it."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
-    def share_(self, tensors: list[Tensor]) -> None:
-        """Give every process the tensors of rank 0."""
+    def broadcast_(self, tensors: list[Tensor]) -> None:
+        """Replace the tensors by those of rank 0."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
-    def shared_text(self, text: str) -> str:
-        """The text that rank 0 holds."""
+    def broadcast_text(self, text: str) -> str:
+        """The text of rank 0, on every process."""
         if self.size == 1:
             return text
         content = text.encode()
@@ -75,26 +75,26 @@ class World:
         dist.broadcast(buffer, 0)
         return bytes(buffer.tolist()).decode()
 
-    def wait(self) -> None:
-        """Return when every process has come here."""
+    def barrier(self) -> None:
+        """Wait until every process has called this."""
         if self.size > 1:
             dist.barrier()
 
-    def share_of(self, batch: Tensor) -> Tensor:
-        """This process's part of a batch that all know."""
+    def shard(self, batch: Tensor) -> Tensor:
+        """This process's part of a batch that every process knows."""
         if self.size == 1:
             return batch
         part = len(batch) // self.size
         return batch[self.rank * part : (self.rank + 1) * part]
 
-    def wrapped(self, model: nn.Module) -> nn.Module:
-        """The model with its gradients averaged over the processes."""
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model under DDP, which averages gradients over the processes."""
         if self.size == 1:
             return model
         devices = [self.device] if self.device.type == "cuda" else None
         engine = nn.parallel.DistributedDataParallel
-        # Buffers are batch-norm statistics, which training does not read: evaluation shares them once an epoch. The
-        # switch for that has another name in newer versions of PyTorch.
+        # Buffers are batch-norm statistics, which training does not read: they are broadcast once per epoch, before
+        # evaluation. Newer versions of PyTorch have another name for the switch.
         newer = "forward_sync_buffers"
         options: dict[str, Any] = {
             newer if newer in inspect.signature(engine).parameters else "broadcast_buffers": False
@@ -103,7 +103,7 @@ class World:
 
 
 def pick_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device of that name; ``auto`` is the accelerator of this process if there is one, else the CPU.
+    """The device with this name; ``auto`` is this process's accelerator if there is one, else the CPU.
 
     Example:
         >>> pick_device("cpu")
@@ -124,7 +124,7 @@ def pick_device(name: str, local_rank: int = 0) -> torch.device:
 
 @contextlib.contextmanager
 def join_world(device_name: str) -> Iterator[World]:
-    """Meet the other processes that ``torchrun`` started, if it did, and leave them at the end of the block."""
+    """Join the process group of ``torchrun``, if there is one, and leave it at the end of the block."""
     environment = os.environ
     size = int(environment.get("WORLD_SIZE", "1"))
     device = pick_device(device_name, int(environment.get("LOCAL_RANK", "0")))
@@ -134,8 +134,8 @@ def join_world(device_name: str) -> Iterator[World]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    # torchrun may keep its store of addresses through a restart; under a name of its own, an attempt does not wait for
-    # processes of the one before.
+    # torchrun may keep its key-value store through a restart; with a prefix per attempt, no process waits for
+    # processes of the attempt before.
     store, rank, size = next(rendezvous("env://"))
     attempt = PrefixStore(f"attempt {restarts}", store)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=attempt, rank=rank, world_size=size)

@@ -1,4 +1,4 @@
-"""The error of a network on test images: of what is deployed, sign(φ), and of the relaxed weights beside it."""
+"""Error and loss on test images: of the deployed weights sign(φ), or of the relaxed weights inside ``relaxed``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
+from signwise.training.data import Split
 from signwise.training.distributed import World
 
 _BATCH = 500
@@ -19,10 +20,10 @@ _BATCH = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """How well a network does.
+    """How well a model does.
 
     Args:
-        error: wrong answers, in percent.
+        error: wrong predictions, in percent.
         loss: mean cross-entropy.
     """
 
@@ -31,53 +32,54 @@ class Score:
 
 
 @torch.no_grad()
-def score(network: nn.Module, images: Tensor, labels: Tensor, world: World) -> Score:
-    """Error and loss of a network in evaluation mode, its images shared out among the processes."""
-    was_training = network.training
-    network.eval()
+def score(model: nn.Module, split: Split, world: World) -> Score:
+    """Error and loss of a model in evaluation mode; each process scores a part of the images."""
+    images, labels = split
+    was_training = model.training
+    model.eval()
     totals = torch.zeros(2, device=world.device)
     starts = range(world.rank * _BATCH, len(images), world.size * _BATCH)
     for start in starts:
-        answers = network(images[start : start + _BATCH]).float()
-        wanted = labels[start : start + _BATCH]
-        totals[0] += (answers.argmax(1) != wanted).sum()
-        totals[1] += F.cross_entropy(answers, wanted, reduction="sum")
-    network.train(was_training)
-    errors, loss = world.sum_(totals).tolist()
+        outputs = model(images[start : start + _BATCH]).float()
+        targets = labels[start : start + _BATCH]
+        totals[0] += (outputs.argmax(1) != targets).sum()
+        totals[1] += F.cross_entropy(outputs, targets, reduction="sum")
+    model.train(was_training)
+    errors, loss = world.all_reduce_(totals).tolist()
     return Score(error=100 * errors / len(images), loss=loss / len(images))
 
 
 class _OnlyNormsTrain(nn.Module):
-    """A network whose ``train()`` reaches batch norms alone: they see the outputs of the deployed weights."""
+    """``train()`` reaches batch norms only, so that they see the outputs of the deployed weights."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.network = network
+        self.model = model
 
     def train(self, mode: bool = True) -> _OnlyNormsTrain:
         self.training = mode
-        self.network.eval()
-        for module in self.network.modules():
+        self.model.eval()
+        for module in self.model.modules():
             if isinstance(module, _BatchNorm):
                 module.train(mode)
         return self
 
     def forward(self, images: Tensor) -> Tensor:
-        answers: Tensor = self.network(images)
-        return answers
+        outputs: Tensor = self.model(images)
+        return outputs
 
 
 @contextlib.contextmanager
-def reestimated_batch_norm(network: nn.Module, images: Tensor) -> Iterator[None]:
-    """Within the block, batch norms hold the statistics of the deployed weights on ``images``, by ``update_bn``.
+def reestimated_batch_norm(model: nn.Module, images: Tensor) -> Iterator[None]:
+    """Inside the block, batch norms hold the statistics of the deployed weights on ``images``, from ``update_bn``.
 
-    The running statistics that training gathered belong to w_α and come back afterwards.
+    The running statistics of training belong to w_α; they are restored afterwards.
     """
-    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     before = [{name: buffer.clone() for name, buffer in norm.named_buffers()} for norm in norms]
-    was_training = network.training
-    update_bn(torch.split(images, _BATCH), _OnlyNormsTrain(network))
-    network.train(was_training)
+    was_training = model.training
+    update_bn(torch.split(images, _BATCH), _OnlyNormsTrain(model))
+    model.train(was_training)
     try:
         yield
     finally:

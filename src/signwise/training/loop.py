@@ -1,244 +1,339 @@
-"""A run from its first step to its last, whatever happens in between.
+"""A run from its first step to its last, and the events that it reports on the way.
 
-The order of writing makes it safe to be killed at any moment: an epoch's best weights, then its lines of the records,
-then the checkpoint that counts it. After a kill the newest checkpoint is read, lines of later epochs are dropped, and
-the steps since then are done again, with the same result.
+The order of writing makes it safe to kill a run at any moment: first an epoch's best weights, then its records, then
+the checkpoint that counts it. After a kill the newest checkpoint is read, records of later epochs are dropped, and the
+steps since then are repeated with the same result.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Union
 
-import torch
-from torch import Tensor
-
-from signwise.convert import relaxed
 from signwise.diagnose import health
-from signwise.layers import BinaryLayer
-from signwise.training import checkpoint as checkpoints
-from signwise.training.divergence import divergence
+from signwise.layers import relaxed
+from signwise.training import checkpoint
+from signwise.training.checkpoint import Progress, capture, model_tensors
 from signwise.training.evaluate import Score, reestimated_batch_norm, score
-from signwise.training.events import Events
-from signwise.training.layer_state import layer_state
-from signwise.training.monitor import Monitor, Reading
-from signwise.training.options import Options
+from signwise.training.recipe import Recipe
 from signwise.training.run_folder import RunFolder
-from signwise.training.saved_state import Progress, capture
-from signwise.training.stepper import Stepper
-from signwise.training.stopping import Stop
+from signwise.training.step import Stepper
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a run ended.
+class Started:
+    """A run starts, or resumes if ``step`` is not 0; the model holds the α and ζ of its next step.
 
     Args:
-        folder: where its files are.
-        progress: how far it came, and its errors.
-        signal: the signal that stopped it early, or ``None``.
-        is_main: whether this is the process that speaks.
+        recipe: what the run learns.
+        folder: the run's folder, or ``None`` if nothing is written.
+        step: steps done in earlier attempts.
+        total_steps: steps of the whole run.
+        best_error: the lowest error of earlier attempts, in percent.
+        seconds: time spent in earlier attempts.
+        notes: sentences about damaged checkpoints that were skipped.
     """
 
-    folder: Path
-    progress: Progress
-    signal: int | None
-    is_main: bool
+    recipe: Recipe
+    folder: Path | None
+    step: int
+    total_steps: int
+    best_error: float | None
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The state of training in the middle of an epoch.
+
+    Args:
+        epoch: the epoch, from 1.
+        step: steps done.
+        total_steps: steps of the whole run.
+        loss: mean loss of the epoch so far.
+        alpha: α of the last step, or ``None`` with 32 bits.
+        zeta: ζ of the last step, or ``None``.
+        images_per_second: speed of all processes together.
+        seconds_left: estimated time to the end.
+    """
+
+    epoch: int
+    step: int
+    total_steps: int
+    loss: float
+    alpha: float | None
+    zeta: float | None
+    images_per_second: float
+    seconds_left: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """One line of ``metrics.jsonl``: an epoch that has been evaluated.
+
+    Args:
+        epoch: the epoch, from 1.
+        step: steps done.
+        train_loss: mean loss over the epoch's training images, as they were trained on.
+        train_error: wrong predictions on them, in percent.
+        error: test error of the deployed weights sign(φ), in percent.
+        loss: test loss of the deployed weights.
+        relaxed_error: test error of the relaxed weights w_α, or ``None`` with 32 bits.
+        relaxed_loss: their test loss, or ``None``.
+        alpha: α of the last step, or ``None``.
+        zeta: ζ of the last step, or ``None``.
+        degenerate_groups: groups with fewer than two weights of one sign.
+        learning_rate: learning rate of the last step.
+        weight_decay: weight decay of the last step.
+        images_per_second: training speed of all processes together.
+        seconds: time spent, over all attempts.
+    """
+
+    epoch: int
+    step: int
+    train_loss: float
+    train_error: float
+    error: float
+    loss: float
+    relaxed_error: float | None
+    relaxed_loss: float | None
+    alpha: float | None
+    zeta: float | None
+    degenerate_groups: int
+    learning_rate: float
+    weight_decay: float
+    images_per_second: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by name; JSON has no NaN and no infinity, so they become ``None``."""
+        fields = dataclasses.asdict(self)
+        return {name: value if _is_json_number(value) else None for name, value in fields.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A checkpoint is on disk.
+
+    Args:
+        step: steps that it counts.
+        epochs: epochs that it counts.
+    """
+
+    step: int
+    epochs: int
+
+
+Event = Union[Started, Reading, EpochRecord, Saved]
+
+
+class Reporter(Protocol):
+    """Receives the events of a run, on rank 0."""
+
+    reading_seconds: float | None = None
+    """Seconds between two readings; ``None`` for none. Taking one makes the CPU wait for an accelerator."""
+
+    @abstractmethod
+    def report(self, event: Event) -> None:
+        """Take an event; ignore what does not matter here."""
+
+    def close(self) -> None:
+        """The run has ended, well or not."""
+        return
 
 
 class Loop:
-    """Steps, evaluations and records of one run; see :func:`signwise.training.train` for the way in.
+    """Steps, evaluations and checkpoints of one run; :func:`signwise.training.train` is the way in.
 
     Args:
-        stepper: the network in training.
-        test: images and labels of the test.
-        layers: the layers whose state is recorded, by name.
-        options: how the run is carried out.
-        folder: the run's folder, or ``None`` in the processes that write nothing.
+        stepper: the model in training.
         progress: where the run starts.
-        monitor: shows what happens.
-        stop: tells when to stop early.
+        folder: the run's folder, or ``None`` to write nothing.
+        reporters: receive the events.
+        checkpoint_minutes: the longest time between two checkpoints.
+        should_stop: asked before each step; true stops the run after that step.
     """
 
     def __init__(
         self,
         stepper: Stepper,
-        test: tuple[Tensor, Tensor],
-        layers: dict[str, BinaryLayer],
-        options: Options,
-        folder: RunFolder | None,
         progress: Progress,
-        monitor: Monitor,
-        stop: Stop,
+        folder: RunFolder | None = None,
+        *,
+        reporters: Sequence[Reporter] = (),
+        checkpoint_minutes: float = 3.0,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.stepper, self.progress = stepper, progress
-        self._test, self._options, self._folder, self._monitor, self._stop = test, options, folder, monitor, stop
-        self._layers = layers
-        self._events = Events(options.out, progress.step, options.tensorboard and folder is not None)
+        self._folder, self._reporters, self._should_stop = folder, reporters, should_stop
+        self._checkpoint_seconds = 60 * checkpoint_minutes
         self._first_step = progress.step
         self._seconds_before = progress.seconds
         self._started = self._saved = self._epoch_started = time.monotonic()
+        self._last_reading = {id(reporter): self._started for reporter in reporters}
         self._epoch_images = 0
-        self.stopped = False
-        # Reading a value makes an accelerator wait for the CPU, so there the loss is looked at now and then.
-        self._look_every = 1 if stepper.world.device.type == "cpu" else 20
+        self._announced = self.stopped = False
 
-    def run(self, steps: int | None = None) -> None:
-        """Train to the end, for so many steps, or until the run is asked to stop."""
+    def run(self, steps: int | None = None, *, notes: tuple[str, ...] = ()) -> None:
+        """Train to the end, for ``steps`` steps, or until the run should stop.
+
+        Args:
+            steps: number of steps; ``None`` for all that are left.
+            notes: for the first event, see :class:`Started`.
+        """
         stepper, progress = self.stepper, self.progress
         end = stepper.total_steps if steps is None else min(progress.step + steps, stepper.total_steps)
-        stepper.network.train()
-        if progress.step == 0:
-            stepper.prepare(0)
-            self._record_state()
+        stepper.model.train()
+        if not self._announced:
+            self._announced = True
+            self._report_start(notes)
         while progress.step < end and not self.stopped:
-            self._do_step(progress.step)
+            result = stepper.step(progress.step, stop=self._should_stop())
+            if progress.step % stepper.check_every == 0:
+                self.stopped = bool(result.stops > 0)
+            self._epoch_images += stepper.batch_size
             progress.step += 1
             if progress.step % stepper.steps_per_epoch == 0:
                 self._finish_epoch()
-            elif self.stopped or time.monotonic() - self._saved > 60 * self._options.checkpoint_minutes:
+            elif self.stopped or time.monotonic() - self._saved > self._checkpoint_seconds:
                 self._save()
-            if self._monitor.due():
-                self._show()
+            self._report_reading()
 
-    def close(self) -> None:
-        """Write out what TensorBoard still holds back."""
-        self._events.close()
+    def _report(self, event: Event) -> None:
+        for reporter in self._reporters:
+            reporter.report(event)
 
-    def _do_step(self, step: int) -> None:
-        stepper = self.stepper
-        images, labels = stepper.batch(step)
-        stepper.prepare(step)
-        loss, wishes = stepper.forward_backward(images, labels, self._stop.asked)
-        if step % self._look_every == 0:
-            if not math.isfinite(value := float(loss)):
-                raise self._diverged(value, images)
-            self.stopped = bool(wishes > 0)
-        stepper.update()
-        self._epoch_images += stepper.batch_size
-
-    def _diverged(self, loss: float, images: Tensor) -> Exception:
-        step = self.progress.step
-        rate = self.stepper.recipe.learning_rate
-        return divergence(step, 1 + step // self.stepper.steps_per_epoch, loss, self.stepper.network, images, rate)
+    def _report_start(self, notes: tuple[str, ...]) -> None:
+        stepper, progress = self.stepper, self.progress
+        stepper.apply_schedules(progress.step)
+        self._report(
+            Started(
+                recipe=stepper.recipe,
+                folder=None if self._folder is None else self._folder.path,
+                step=progress.step,
+                total_steps=stepper.total_steps,
+                best_error=progress.best_error,
+                seconds=progress.seconds,
+                notes=notes,
+            )
+        )
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
 
-    def _seconds_left(self) -> float:
-        done = self.progress.step - self._first_step
-        return self._elapsed() * (self.stepper.total_steps - self.progress.step) / max(done, 1)
-
     def _speed(self) -> float:
         return self._epoch_images / max(time.monotonic() - self._epoch_started, 1e-9)
 
-    def _schedule(self, step: int) -> tuple[float | None, float | None]:
-        schedule = self.stepper.binarization
+    def _alpha_zeta(self) -> tuple[float | None, float | None]:
+        schedule, step = self.stepper.schedule, self.progress.step - 1
         return (None, None) if schedule is None else (schedule.alpha(step), schedule.zeta(step))
 
-    def _show(self) -> None:
+    def _report_reading(self) -> None:
+        now = time.monotonic()
+        due = [
+            reporter
+            for reporter in self._reporters
+            if reporter.reading_seconds is not None
+            and now - self._last_reading[id(reporter)] >= reporter.reading_seconds
+        ]
         step, stepper = self.progress.step, self.stepper
-        alpha, zeta = self._schedule(step - 1)
-        # Just after an evaluation the new epoch has no images yet, and no mean loss.
+        # Right after an evaluation the new epoch has no images yet, and no mean loss.
         images = (step % stepper.steps_per_epoch) * stepper.batch_size
-        if images:
-            self._monitor.show(
-                Reading(
-                    epoch=1 + step // stepper.steps_per_epoch,
-                    step=step,
-                    total_steps=stepper.total_steps,
-                    loss=float(stepper.totals[0]) / images,
-                    alpha=alpha,
-                    zeta=zeta,
-                    images_per_second=self._speed(),
-                    seconds_left=self._seconds_left(),
-                )
-            )
+        if not due or not images:
+            return
+        alpha, zeta = self._alpha_zeta()
+        reading = Reading(
+            epoch=1 + step // stepper.steps_per_epoch,
+            step=step,
+            total_steps=stepper.total_steps,
+            loss=float(stepper.totals[0]) / images,
+            alpha=alpha,
+            zeta=zeta,
+            images_per_second=self._speed(),
+            seconds_left=self._elapsed() * (stepper.total_steps - step) / (step - self._first_step),
+        )
+        for reporter in due:
+            reporter.report(reading)
+            self._last_reading[id(reporter)] = now
 
     def _finish_epoch(self) -> None:
         stepper, progress = self.stepper, self.progress
         speed = self._speed()
         train_loss, train_errors = (stepper.totals / (stepper.steps_per_epoch * stepper.batch_size)).tolist()
         progress.epochs += 1
-        # Each process gathered batch-norm statistics of its own share; those of rank 0 are saved and evaluated.
-        stepper.world.share_(list(stepper.network.buffers()))
+        # Each process has batch-norm statistics of its own shards; rank 0's are evaluated and saved.
+        stepper.world.broadcast_(list(stepper.model.buffers()))
         with_relaxed = self._relaxed_score()
         with self._batch_norm():
-            deployed = score(stepper.network, *self._test, stepper.world)
-            is_best = progress.best_error is None or deployed.error < progress.best_error
+            deployed = score(stepper.model, stepper.data.test, stepper.world)
             progress.last_error = deployed.error
-            if is_best:
+            if progress.best_error is None or deployed.error < progress.best_error:
                 progress.best_error, progress.best_epoch = deployed.error, progress.epochs
                 self._write_weights("best")
             if progress.step == stepper.total_steps:
                 self._write_weights("last")
-        alpha, zeta = self._schedule(progress.step - 1)
-        row: dict[str, Any] = {
-            "epoch": progress.epochs,
-            "step": progress.step,
-            "train_loss": train_loss,
-            "train_error": 100 * train_errors,
-            "error": deployed.error,
-            "loss": deployed.loss,
-            "relaxed_error": None if with_relaxed is None else with_relaxed.error,
-            "relaxed_loss": None if with_relaxed is None else with_relaxed.loss,
-            "alpha": alpha,
-            "zeta": zeta,
-            "degenerate_groups": sum(layer.degenerate_groups for layer in health(stepper.network)),
-            "learning_rate": stepper.optimizer.param_groups[0]["lr"],
-            "weight_decay": stepper.optimizer.param_groups[0]["weight_decay"],
-            "images_per_second": speed,
-            "seconds": self._seconds_before + self._elapsed(),
-        }
-        row = {name: value if _is_number(value) else None for name, value in row.items()}
-        if self._folder is not None:
-            self._folder.append("metrics.jsonl", [row])
-        self._record_state()
-        self._events.epoch(row, self._layers)
+        alpha, zeta = self._alpha_zeta()
+        self._report(
+            EpochRecord(
+                epoch=progress.epochs,
+                step=progress.step,
+                train_loss=train_loss,
+                train_error=100 * train_errors,
+                error=deployed.error,
+                loss=deployed.loss,
+                relaxed_error=None if with_relaxed is None else with_relaxed.error,
+                relaxed_loss=None if with_relaxed is None else with_relaxed.loss,
+                alpha=alpha,
+                zeta=zeta,
+                degenerate_groups=sum(layer.degenerate_groups for layer in health(stepper.model)),
+                learning_rate=stepper.optimizer.param_groups[0]["lr"],
+                weight_decay=stepper.optimizer.param_groups[0]["weight_decay"],
+                images_per_second=speed,
+                seconds=self._seconds_before + self._elapsed(),
+            )
+        )
         stepper.totals.zero_()
         self._save()
-        self._monitor.epoch(row, is_best, self._seconds_left())
         self._epoch_images, self._epoch_started = 0, time.monotonic()
+        self._last_reading = dict.fromkeys(self._last_reading, self._epoch_started)
 
     def _relaxed_score(self) -> Score | None:
-        if self.stepper.binarization is None:
+        if self.stepper.schedule is None:
             return None
-        with relaxed(self.stepper.network):
-            return score(self.stepper.network, *self._test, self.stepper.world)
+        with relaxed(self.stepper.model):
+            return score(self.stepper.model, self.stepper.data.test, self.stepper.world)
 
     def _batch_norm(self) -> AbstractContextManager[None]:
         count = self.stepper.recipe.reestimate_batch_norm
         if count == 0:
             return nullcontext()
-        return reestimated_batch_norm(self.stepper.network, self.stepper.train_images[:count])
+        return reestimated_batch_norm(self.stepper.model, self.stepper.data.train.images[:count])
 
     def _write_weights(self, name: str) -> None:
         if self._folder is not None:
-            weights = {f"network/{key}": value for key, value in self.stepper.network.state_dict().items()}
             progress = self.progress
             record = {"kind": "weights", "epoch": progress.epochs, "step": progress.step, "error": progress.last_error}
-            checkpoints.write_tensors(self._folder.path / f"{name}.safetensors", weights, record)
-
-    def _record_state(self) -> None:
-        if self._folder is not None and self._layers:
-            progress = self.progress
-            states = [layer_state(name, layer, progress.epochs, progress.step) for name, layer in self._layers.items()]
-            self._folder.append("state.jsonl", states)
+            path = self._folder.path / f"{name}.safetensors"
+            checkpoint.write_tensors(path, model_tensors(self.stepper.model), record)
 
     def _save(self) -> None:
-        # A step can make weights that are not finite although its loss was: they must not replace good ones.
-        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.stepper.network.parameters()):
-            images, _ = self.stepper.batch(self.progress.step - 1)
-            raise self._diverged(math.nan, images)
+        # Weights that are not finite must not replace good ones.
+        self.stepper.check_weights(self.progress.step - 1)
+        self._saved = time.monotonic()
         if self._folder is not None:
             self.progress.seconds = self._seconds_before + self._elapsed()
-            checkpoints.write(self._folder.path, capture(self.stepper, self.progress))
-        self._saved = time.monotonic()
+            checkpoint.write(self._folder.path, capture(self.stepper, self.progress))
+            self._saved = time.monotonic()
+            self._report(Saved(step=self.progress.step, epochs=self.progress.epochs))
 
 
-def _is_number(value: Any) -> bool:
+def _is_json_number(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)

@@ -1,4 +1,4 @@
-"""How a recipe is carried out: nothing here changes what is learned, beyond the rounding of floats."""
+"""How a run is carried out. Nothing here changes what is learned, beyond the rounding of floats."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from signwise.errors import SignwiseError
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Where the run's files go, what it runs on, and what it shows.
+    """Device, precision, checkpoints and records of a run.
 
     Args:
-        out: the run's folder; made if it does not exist.
-        data: folder with the data set, or ``None`` for the cache.
-        resume: go on from the checkpoint in ``out``, or start if there is none.
-        device: ``auto`` takes an accelerator if there is one; or a PyTorch device such as ``cpu`` or ``cuda:1``.
-        threads: CPU threads a process, or ``None`` for PyTorch's choice.
+        data: folder with the data set; ``None`` for the cache.
+        resume: continue from the run folder's checkpoint, or start if there is none.
+        device: a PyTorch device such as ``cpu`` or ``cuda:1``; ``auto`` for an accelerator if there is one.
+        threads: CPU threads per process; ``None`` for PyTorch's default.
         bfloat16: mixed precision: matrix products in bfloat16, weights and statistics in float32.
-        compiled: compile the training step's forward and backward with ``torch.compile``.
-        sync_batch_norm: statistics over all processes; PyTorch's own, for accelerators only.
+        compiled: compile the forward and backward pass with ``torch.compile``.
+        sync_batch_norm: batch-norm statistics over all processes; accelerators only.
         deterministic: refuse operations whose result varies from call to call on an accelerator.
-        checkpoint_minutes: the longest time between two checkpoints; there is one at the end of each epoch besides.
+        checkpoint_minutes: the longest time between two checkpoints; the end of an epoch always writes one.
         tensorboard: write TensorBoard events.
-        watch: glob patterns of the layers whose state is recorded; empty for the one in the middle.
+        watch: glob patterns of the layers whose state is recorded; empty for the middle layer.
+
+    Example:
+        >>> Options(threads=0)
+        Traceback (most recent call last):
+        signwise.errors.SignwiseError: threads must be at least 1, got 0
     """
 
-    out: Path
     data: Path | None = None
     resume: bool = False
     device: str = "auto"
@@ -49,6 +52,7 @@ class Options:
             raise SignwiseError(f"checkpoint_minutes must be 0 or more, got {self.checkpoint_minutes}")
 
     def to_json(self) -> dict[str, Any]:
-        """The options as they stand in ``config.json``: paths as text, without ``out`` and ``resume``."""
+        """The options as ``config.json`` stores them: the data folder as text, without ``resume``."""
         record = dataclasses.asdict(self) | {"data": None if self.data is None else str(self.data)}
-        return {name: value for name, value in record.items() if name not in ("out", "resume")}
+        del record["resume"]
+        return record

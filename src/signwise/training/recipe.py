@@ -1,7 +1,7 @@
-"""What a training run is to learn, and how: one frozen dataclass, free of PyTorch, that checks itself.
+"""What a training run learns: one frozen dataclass, free of PyTorch, that checks itself.
 
-A recipe holds all that decides the result (network, data, bits, schedule, seed). How it is carried out (device,
-threads, mixed precision, where the files go) is in :mod:`signwise.training.options`.
+A recipe holds every setting that decides the result (model, data, bits, schedule, seed). How a run is carried out
+(device, threads, mixed precision) is in :mod:`signwise.training.options`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,50 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from signwise.errors import SignwiseError
 
-# The names of what is in signwise.methods and of the rules of binarize_; the recipes' table is where names live.
+# The names that a recipe uses for the methods of signwise.methods and for the rules of binarize_.
 METHODS = ("group_transform", "binary_connect", "scaled_sign", "straight_through")
 SKIPS = ("first_and_last", "last", "none")
-
-
-def _setting(help_text: str, default: Any = dataclasses.MISSING, flag: str | None = None) -> Any:
-    """A field with the sentence that the command line shows for it, and its flag where that is not the field's name."""
-    return field(default=default, metadata={"help": help_text, "flag": flag})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """One row of the table of experiments.
 
-    With T steps in all, W of them warm-up, the learning rate of step t is ``learning_rate`` times
+    With T steps in total, W of them warm-up, the learning rate of step t is ``learning_rate`` times
     ``min(1, (t + 1) / W)`` times ``decay_factor`` for each milestone passed; milestones are fractions ``decay_at`` of
-    the T - W steps after the warm-up. The weight decay is reduced alike but not warmed up.
+    the T - W steps after the warm-up. Weight decay falls at the same milestones but is not warmed up.
+
+    Args:
+        name: the experiment, such as ``lenet5-mnist``.
+        model: a name in ``signwise.models``.
+        dataset: a name in ``signwise.datasets``.
+        bits: 1 for binary weights, 32 for the full-precision baseline.
+        epochs: passes over the training images.
+        batch_size: images per step, over all processes together.
+        learning_rate: the learning rate after the warm-up.
+        weight_decay: decoupled weight decay; not multiplied by the learning rate.
+        momentum: momentum of SGD.
+        warmup_epochs: epochs over which the learning rate rises from 0.
+        decay_factor: multiplies learning rate and weight decay at each milestone.
+        decay_at: milestones, as fractions of the steps after the warm-up.
+        t_alpha: fraction of the steps over which α rises to 1; ``None`` with 32 bits.
+        zeta_start: ζ before its ramp.
+        zeta_end: ζ at the last step.
+        zeta_ramp: the last fraction of the steps, over which ζ rises.
+        method: the binarization method, one of :data:`METHODS`.
+        skip: the layers that stay float, one of :data:`SKIPS`.
+        flip: mirror each training image with probability 1/2.
+        translate: shift training images by up to this many pixels.
+        zoom: zoom training images by up to this fraction.
+        reestimate_batch_norm: training images on which batch norm is re-estimated before each evaluation.
+        seed: seed of initialization, order and augmentation.
+        train_samples: train on the first N images only.
+        test_samples: test on the first N images only.
 
     Example:
         >>> recipe = Recipe(name="tiny", model="lenet5", dataset="mnist", bits=32, epochs=10, batch_size=100,
@@ -40,30 +62,30 @@ class Recipe:
     """
 
     name: str
-    model: str = _setting("the network, by its name in signwise.models")
-    dataset: str = _setting("the data set, by its name in signwise.datasets")
-    bits: int = _setting("1 for binary weights, 32 for the full-precision twin", 1)
-    epochs: int = _setting("passes over the training images")
-    batch_size: int = _setting("images a step, over all processes together")
-    learning_rate: float = _setting("learning rate after the warm-up", flag="--lr")
-    weight_decay: float = _setting("weight decay, decoupled: not multiplied by the learning rate")
-    momentum: float = _setting("momentum of SGD", 0.9)
-    warmup_epochs: float = _setting("epochs in which the learning rate rises from 0", 5.0)
-    decay_factor: float = _setting("factor on learning rate and weight decay at each milestone")
-    decay_at: tuple[float, ...] = _setting("milestones, as fractions of the steps after the warm-up")
-    t_alpha: float | None = _setting("fraction of the steps in which alpha rises to 1 (1-bit only)", 0.9)
-    zeta_start: float = _setting("zeta until its ramp", 1.0)
-    zeta_end: float = _setting("zeta at the last step", 12.0)
-    zeta_ramp: float = _setting("fraction of the steps, at the end, in which zeta rises", 0.1)
-    method: str = _setting(f"how weights become binary: {', '.join(METHODS)}", "group_transform")
-    skip: str = _setting(f"layers that stay float: {', '.join(SKIPS)}", "first_and_last")
-    flip: bool = _setting("mirror half of the training images", False)
-    translate: int = _setting("shift training images by up to this many pixels", 0)
-    zoom: float = _setting("zoom training images by up to this fraction", 0.0)
-    reestimate_batch_norm: int = _setting("training images to re-estimate batch norm on before each evaluation", 0)
-    seed: int = _setting("seed of initialization, order and augmentation", 0)
-    train_samples: int | None = _setting("train on the first N images only, for a quick look", None)
-    test_samples: int | None = _setting("test on the first N images only (default: N of --train-samples)", None)
+    model: str
+    dataset: str
+    bits: int = 1
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    momentum: float = 0.9
+    warmup_epochs: float = 5.0
+    decay_factor: float
+    decay_at: tuple[float, ...]
+    t_alpha: float | None = 0.9
+    zeta_start: float = 1.0
+    zeta_end: float = 12.0
+    zeta_ramp: float = 0.1
+    method: str = "group_transform"
+    skip: str = "first_and_last"
+    flip: bool = False
+    translate: int = 0
+    zoom: float = 0.0
+    reestimate_batch_norm: int = 0
+    seed: int = 0
+    train_samples: int | None = None
+    test_samples: int | None = None
 
     def __post_init__(self) -> None:
         self._check("bits", self.bits in (1, 32), "1 or 32")
@@ -95,7 +117,11 @@ class Recipe:
             raise SignwiseError(f"{name} must be {expected}, got {getattr(self, name)}")
 
     def changed(self, **overrides: Any) -> Recipe:
-        """A copy with other values; a run with fewer epochs shortens its warm-up in proportion, unless given too."""
+        """A copy with other values.
+
+        Fewer epochs shorten the warm-up in proportion, unless ``warmup_epochs`` is given; ``train_samples`` also limits
+        the test images, unless ``test_samples`` is given.
+        """
         unknown = set(overrides) - {entry.name for entry in dataclasses.fields(self)}
         if unknown:
             raise SignwiseError(f"a recipe has no setting {', '.join(sorted(unknown))}")
@@ -103,17 +129,17 @@ class Recipe:
         if epochs < self.epochs and "warmup_epochs" not in overrides:
             overrides["warmup_epochs"] = self.warmup_epochs * max(epochs, 0) / self.epochs
         if overrides.get("train_samples") is not None and "test_samples" not in overrides:
-            # A quick look should be quick: a wide network tests 10,000 images for longer than it trains on 500.
+            # A quick look should be quick: a wide model takes longer to test 10,000 images than to train on 500.
             overrides["test_samples"] = overrides["train_samples"]
         return dataclasses.replace(self, **overrides)
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as they stand in ``config.json``."""
+        """The settings as ``config.json`` stores them."""
         return dataclasses.asdict(self) | {"decay_at": list(self.decay_at)}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Recipe:
-        """Read what :meth:`to_json` wrote; settings that are newer than the record take their defaults."""
+        """Read what :meth:`to_json` wrote; a setting that the record does not know takes its default."""
         known = {entry.name for entry in dataclasses.fields(cls)}
         settings = {name: value for name, value in record.items() if name in known}
         try:

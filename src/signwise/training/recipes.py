@@ -1,20 +1,20 @@
-"""The paper's experiments, by name: every row of its table of hyperparameters, for both bit widths.
+"""The paper's experiments by name: every row of its table of hyperparameters, for both bit widths.
 
-ResNet-20 is not among the paper's experiments; it takes the row of ResNet-18 and fewer epochs, for a CPU.
+ResNet-20 is not in the paper. Its row is that of ResNet-18 with fewer epochs, so that a CPU can train it.
 """
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
 from signwise.errors import SignwiseError
+from signwise.text import unknown_name
 from signwise.training.recipe import Recipe
 
 _CIFAR_AUGMENTATION = {"flip": True, "translate": 4, "zoom": 0.1}
 
-# How the factor on learning rate and weight decay falls, as fractions of the steps after the warm-up.
+# Milestones are fractions of the steps after the warm-up.
 _THIRDS: dict[str, Any] = {"decay_factor": 0.1, "decay_at": (1 / 3, 2 / 3)}
 _SIX_STEPS: dict[str, Any] = {"decay_factor": 0.3, "decay_at": (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)}
 # Epochs 60, 120 and 160 of 200, of which 5 are warm-up, as the authors of wide residual networks recommend.
@@ -23,7 +23,7 @@ _WIDE_RESIDUAL: dict[str, Any] = {"decay_factor": 0.2, "decay_at": tuple((epoch 
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """A row of the table: what the two bit widths share, and the values in which they differ."""
+    """A row of the table: the settings that both bit widths share, and the settings of each."""
 
     shared: dict[str, Any]
     full: dict[str, Any]
@@ -92,26 +92,24 @@ _ROWS = (
     ),
 )
 
-NAMES: tuple[str, ...] = tuple(row.shared["name"] for row in _ROWS)
+RECIPES: tuple[str, ...] = tuple(row.shared["name"] for row in _ROWS)
 
 
-def recipe(name: str, bits: int = 1) -> Recipe:
-    """The recipe of that name and bit width.
+def get_recipe(name: str, bits: int = 1) -> Recipe:
+    """The recipe with this name and bit width.
 
     Args:
-        name: network and data set, as in ``lenet5-mnist``; see :data:`NAMES`.
-        bits: 1 for binary weights, 32 for the full-precision network that they are compared with.
+        name: model and data set, as in ``lenet5-mnist``; see :data:`RECIPES`.
+        bits: 1 for binary weights, 32 for the full-precision baseline.
 
     Returns:
-        The recipe, to be used as it is or :meth:`~signwise.training.recipe.Recipe.changed`.
+        The recipe, to use as it is or :meth:`~signwise.training.recipe.Recipe.changed`.
 
     Example:
-        >>> recipe("vgg_small-cifar10").learning_rate, recipe("vgg_small-cifar10", bits=32).learning_rate
+        >>> get_recipe("vgg_small-cifar10").learning_rate, get_recipe("vgg_small-cifar10", bits=32).learning_rate
         (0.05, 0.1)
     """
     for row in _ROWS:
         if row.shared["name"] == name:
             return Recipe(bits=bits, **row.shared, **(row.full if bits == 32 else row.binary))
-    nearest = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.4)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(NAMES)}"
-    raise SignwiseError(f"there is no recipe {name!r}: {hint} (signwise list shows them all)")
+    raise SignwiseError(f"{unknown_name('recipe', name, RECIPES)} (signwise list shows them all)")

@@ -1,10 +1,15 @@
-"""The way in: a recipe and options go in, a trained network and its records come out, in a folder."""
+"""The way in: :func:`train` takes a recipe and returns a trained model, with its records in a folder."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -14,85 +19,159 @@ from signwise import datasets, provenance
 from signwise.datasets import ImageData
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
-from signwise.training import checkpoint as checkpoints
-from signwise.training.device_images import to_device
+from signwise.training import checkpoint
+from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore_
+from signwise.training.data import standardized_data
 from signwise.training.distributed import World, join_world
-from signwise.training.layer_state import watched_layers
-from signwise.training.loop import Loop, Outcome
-from signwise.training.monitor import Monitor, monitor_for
-from signwise.training.network import build_network
+from signwise.training.loop import Loop, Reporter
 from signwise.training.options import Options
 from signwise.training.recipe import Recipe
+from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
-from signwise.training.saved_state import Progress, restore_, shared_checkpoint
-from signwise.training.stepper import Stepper
-from signwise.training.stopping import Stop, stop_on_signal
+from signwise.training.step import Stepper, build_model
+
+# What config.json records about each attempt at a run, the first one and every resumed one.
+ATTEMPT = ("started", "options", "processes", "job", "threads", "versions", "hardware", "revision")
 
 
-def train(recipe: Recipe, options: Options, monitor: Monitor | None = None) -> Outcome:
-    """Train a recipe's network, or go on with a run that was interrupted.
-
-    Within ``torchrun`` every process calls this with the same arguments.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """How a run ended.
 
     Args:
-        recipe: what is learned.
-        options: where and how.
-        monitor: shows what happens; by default what suits the process and its output.
+        model: the model as the last step left it, in evaluation mode.
+        folder: the run's folder, or ``None`` if nothing was written.
+        progress: how far the run came, and its errors.
+        signal: the signal that stopped the run early, or ``None``.
+        is_main: whether this is rank 0.
+    """
+
+    model: nn.Module
+    folder: Path | None
+    progress: Progress
+    signal: int | None
+    is_main: bool
+
+
+def train(
+    recipe: Recipe,
+    out: Path | str | None = None,
+    *,
+    options: Options = Options(),  # noqa: B008 - frozen, so that one instance serves every call
+    reporters: Sequence[Reporter] = (),
+) -> Outcome:
+    """Train a recipe's model, or resume a run that was interrupted.
+
+    Ctrl-C and SIGTERM stop the run after the current step, with a checkpoint; a second Ctrl-C stops it at once. Under
+    ``torchrun`` every process calls this with the same arguments.
+
+    Args:
+        recipe: what to learn; :func:`~signwise.training.get_recipe` has the paper's.
+        out: the run's folder; created if it does not exist. ``None`` writes nothing.
+        options: how to carry it out.
+        reporters: receive the run's events on rank 0, e.g. a ``PlainReporter`` from ``signwise.training.reporters``.
 
     Returns:
-        How the run ended.
+        How the run ended, with the model.
 
     Raises:
         SignwiseError: the folder holds another run, the data is missing, the disk is full, or the loss diverged.
+
+    Example:
+        >>> from signwise.training import get_recipe
+        >>> recipe = get_recipe("lenet5-mnist").changed(epochs=1, train_samples=200)
+        >>> outcome = train(recipe, options=Options(device="cpu"))
+        >>> outcome.progress.step, outcome.signal
+        (2, None)
     """
+    if options.resume and out is None:
+        raise SignwiseError("`resume` needs `out`: without a folder there is nothing to resume from")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     if options.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products refuse on CUDA
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA refuses matrix products
         torch.use_deterministic_algorithms(True)
-    with join_world(options.device) as world, stop_on_signal() as stop:
-        # The network lives in a function of its own, so that it is gone when the processes part. DDP owns a share of
-        # the group: if it let go last, it would wait, holding Python's lock, for threads of the group that may need
-        # that lock, https://github.com/pytorch/pytorch/issues/56297.
-        return _train_among(world, recipe, options, monitor, stop)
+    path = None if out is None else Path(out)
+    with join_world(options.device) as world, _stop_on_signal() as stop:
+        # DDP lives in a function of its own, so that it is gone before the process group is. If it held the last
+        # reference to the group, it would wait, holding Python's lock, for threads of the group that may need that
+        # lock, https://github.com/pytorch/pytorch/issues/56297.
+        return _train_in(world, recipe, path, options, reporters, stop)
 
 
-def _train_among(world: World, recipe: Recipe, options: Options, monitor: Monitor | None, stop: Stop) -> Outcome:
-    resume = options.resume or (world.restarts > 0 and _was_begun_by(world.job, options.out))
-    folder = RunFolder(options.out, resume=resume) if world.is_main else None
-    monitor = monitor or monitor_for(recipe, world.is_main)
+def _train_in(
+    world: World, recipe: Recipe, out: Path | None, options: Options, reporters: Sequence[Reporter], stop: _Stop
+) -> Outcome:
+    resume = options.resume or (out is not None and world.restarts > 0 and _was_begun_by(world.job, out))
+    folder = RunFolder(out, resume=resume) if out is not None and world.is_main else None
+    audience = list(reporters) if world.is_main else []
     try:
         data = _load(recipe, options, world)
-        network = build_network(recipe, len(data.classes)).to(world.device)
+        model = build_model(recipe, len(data.classes)).to(world.device)
         if options.sync_batch_norm:
             if world.device.type == "cpu":
-                raise SignwiseError("--sync-batch-norm needs an accelerator: PyTorch has none for the CPU")
-            network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
-        images = to_device(data, recipe, world.device)
-        stepper = Stepper(recipe, options, network, images, world)
-        layers = watched_layers(network, options.watch)
-        progress = _start_or_resume(stepper, options, folder, monitor, data)
-        test = (images.test_images, images.test_labels)
-        loop = Loop(stepper, test, layers, options, folder, progress, monitor, stop)
-        try:
-            loop.run()
-        finally:
-            loop.close()
-        if progress.step == stepper.total_steps:
-            if folder is not None:
-                _record_end(folder, progress)
-            return Outcome(folder=options.out, progress=progress, signal=None, is_main=world.is_main)
-        # Another process may have been asked to stop, and this one not.
-        number = signal.SIGTERM if stop.signal is None else stop.signal
-        return Outcome(folder=options.out, progress=progress, signal=number, is_main=world.is_main)
+                raise SignwiseError("`sync_batch_norm` needs an accelerator: PyTorch has none for the CPU")
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        samples = {"train_samples": recipe.train_samples, "test_samples": recipe.test_samples}
+        stepper = Stepper(recipe, options, model, standardized_data(data, world.device, **samples), world)
+        layers = watched_layers(model, options.watch)
+        if folder is not None:
+            tensorboard = [TensorBoardReporter(folder.path, layers)] if options.tensorboard else []
+            # Records first: whoever sees an epoch in the terminal finds it on disk.
+            audience = [MetricsReporter(folder), LayerStateReporter(folder, layers), *tensorboard, *audience]
+        progress, notes = _start_or_resume(stepper, options, folder, data)
+        loop = Loop(
+            stepper,
+            progress,
+            folder,
+            reporters=audience,
+            checkpoint_minutes=options.checkpoint_minutes,
+            should_stop=lambda: stop.signal is not None,
+        )
+        loop.run(notes=notes)
+        is_finished = progress.step == stepper.total_steps
+        if folder is not None and is_finished:
+            _record_end(folder, progress)
     finally:
-        monitor.close()
+        for reporter in audience:
+            reporter.close()
         if folder is not None:
             folder.close()
+    # A run that stopped early was asked to, if not by a signal to this process then by one to another.
+    number = None if is_finished else stop.signal or signal.SIGTERM
+    return Outcome(model=model.eval(), folder=out, progress=progress, signal=number, is_main=world.is_main)
+
+
+class _Stop:
+    """The signal that asked the run to stop, or ``None``."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextlib.contextmanager
+def _stop_on_signal() -> Iterator[_Stop]:
+    """Inside the block, SIGINT and SIGTERM set a flag instead of ending the process."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        # Python delivers signals to the main thread only; elsewhere the caller decides when to stop.
+        yield stop
+        return
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _was_begun_by(job: str | None, folder: Path) -> bool:
-    """Whether the run in a folder is this very job's, from before a restart, and not one that was there already."""
+    """Whether this job began the run in a folder before a restart, as opposed to a run that was there already."""
     if not (folder / "config.json").exists():
         return True
     config = read_config(folder)
@@ -103,44 +182,36 @@ def _load(recipe: Recipe, options: Options, world: World) -> ImageData:
     # Rank 0 first: it may have to download, and the others then find the files.
     if world.is_main:
         data = datasets.load(recipe.dataset, options.data)
-    world.wait()
+    world.barrier()
     return data if world.is_main else datasets.load(recipe.dataset, options.data)
 
 
 def _start_or_resume(
-    stepper: Stepper, options: Options, folder: RunFolder | None, monitor: Monitor, data: ImageData
-) -> Progress:
-    found = None
+    stepper: Stepper, options: Options, folder: RunFolder | None, data: ImageData
+) -> tuple[Progress, tuple[str, ...]]:
+    found, notes = None, list[str]()
     if folder is not None:
-        found, complaints = checkpoints.read(folder.path)
-        for complaint in complaints:
-            monitor.say(f"{complaint}; going on from the checkpoint before it")
+        found, notes = checkpoint.read(folder.path)
         config = _config(stepper, options, data)
         if (folder.path / "config.json").exists():
-            config = _continued(read_config(folder.path), config, found)
+            config = _with_attempt(read_config(folder.path), config, found)
         folder.write_config(config)
-    found = shared_checkpoint(stepper.world, found)
+    found = broadcast_checkpoint(stepper.world, found)
     progress = Progress() if found is None else restore_(stepper, found)
     if folder is not None:
         for name in ("metrics.jsonl", "state.jsonl"):
-            # A run without a checkpoint starts over, and so do its records, with the state before the first step.
+            # Without a checkpoint the run starts over, and so do its records, including the state before step 0.
             folder.keep_epochs(name, progress.epochs if found is not None else -1)
-    steps = f"{stepper.total_steps} steps"
-    if found is None:
-        monitor.say(f"{stepper.recipe.name}, {stepper.recipe.bits} bit: {steps} into {options.out}")
-    else:
-        monitor.say(f"resuming {options.out} after step {progress.step} of {steps}")
-    return progress
+    return progress, tuple(notes)
 
 
 def _config(stepper: Stepper, options: Options, data: ImageData) -> dict[str, Any]:
-    network = stepper.network
-    binary = sum(layer.weight.numel() for _, layer in binary_layers(network))
+    model, device = stepper.model, stepper.world.device
     return {
         "recipe": stepper.recipe.to_json(),
         "network": {
-            "parameters": sum(parameter.numel() for parameter in network.parameters()),
-            "binary_weights": binary,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "binary_weights": sum(layer.weight.numel() for _, layer in binary_layers(model)),
             "classes": list(data.classes),
             "input_shape": list(data.image_shape),
             "mean": list(data.mean),
@@ -148,39 +219,31 @@ def _config(stepper: Stepper, options: Options, data: ImageData) -> dict[str, An
         },
         "steps_per_epoch": stepper.steps_per_epoch,
         "total_steps": stepper.total_steps,
-    } | _attempt(stepper, options)
-
-
-def _attempt(stepper: Stepper, options: Options) -> dict[str, Any]:
-    return {
         "started": provenance.now(),
         "options": options.to_json(),
         "processes": stepper.world.size,
         "job": stepper.world.job,
         "threads": torch.get_num_threads(),
         "versions": provenance.versions(),
-        "hardware": _hardware(stepper.world.device),
+        "hardware": provenance.hardware(
+            str(device), torch.cuda.get_device_name(device) if device.type == "cuda" else None
+        ),
         "revision": provenance.revision(),
     }
 
 
-def _hardware(device: torch.device) -> dict[str, Any]:
-    return provenance.hardware(str(device), torch.cuda.get_device_name(device) if device.type == "cuda" else None)
-
-
-def _continued(
-    recorded: dict[str, Any], config: dict[str, Any], found: checkpoints.Checkpoint | None
+def _with_attempt(
+    recorded: dict[str, Any], config: dict[str, Any], found: checkpoint.Checkpoint | None
 ) -> dict[str, Any]:
-    """The recorded configuration with this attempt added to it; the recipe must be the one that was begun."""
+    """The recorded configuration with this attempt added; the recipe must be the recorded one."""
     begun, asked = Recipe.from_json(recorded["recipe"]).to_json(), config["recipe"]
     changed = [f"{name} {begun[name]}, not {asked[name]}" for name in asked if begun[name] != asked[name]]
     if changed:
         raise SignwiseError(
-            f"the run was begun with {'; '.join(changed)}: resume it with the same recipe or choose another --out"
+            f"the run was begun with {'; '.join(changed)}: resume it with the same recipe, or choose another `out`"
         )
-    names = ("started", "options", "processes", "job", "threads", "versions", "hardware", "revision")
     step = 0 if found is None else found.record["progress"]["step"]
-    attempt = {"step": step} | {name: config[name] for name in names}
+    attempt = {"step": step} | {name: config[name] for name in ATTEMPT}
     return recorded | {"resumed": [*recorded.get("resumed", []), attempt]}
 
 

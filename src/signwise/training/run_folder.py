@@ -1,9 +1,9 @@
-"""The folder of a run: one process at a time, and records that tell each epoch once.
+"""The folder of a run: everything that is on disk, written by one process at a time.
 
 config.json                     recipe, options, versions, hardware, revision, dates
-metrics.jsonl                   one JSON object an epoch
-state.jsonl                     one JSON object an epoch and watched layer: histograms of φ, w_α and sign(φ)
-checkpoint.safetensors          all that is needed to go on, and checkpoint.previous.safetensors
+metrics.jsonl                   one JSON object per epoch
+state.jsonl                     one JSON object per epoch and watched layer: histograms of φ, w_α and sign(φ)
+checkpoint.safetensors          what a resumed run needs, and checkpoint.previous.safetensors
 best.safetensors                the weights of the epoch with the lowest error
 last.safetensors                the weights after the last step
 events.out.tfevents.*           for TensorBoard
@@ -13,13 +13,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import torch
+from torch import nn
+
+from signwise import datasets
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
+from signwise.layers import relaxed
+from signwise.models import Standardize
 from signwise.training import checkpoint
+from signwise.training.data import standardized_data
+from signwise.training.distributed import World
+from signwise.training.evaluate import score
+from signwise.training.recipe import Recipe
+from signwise.training.step import binarization_schedule, build_model
 
 try:
     import fcntl
@@ -44,13 +57,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def recorded_data(config: Mapping[str, Any]) -> Path | None:
-    """The folder with the data set that a run was trained on, if it was given one and it is still there."""
+    """The data folder that a run was trained with, if it named one and the folder still exists."""
     folder = config.get("options", {}).get("data")
     return Path(folder) if folder is not None and Path(folder).is_dir() else None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a ``.jsonl`` file; a last line that a crash cut short is left out."""
+    """The complete lines of a ``.jsonl`` file, without a last line that a crash cut short."""
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]
@@ -61,25 +74,25 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 class RunFolder:
-    """A run's folder, held by this process until :meth:`close`.
+    """A run's folder, locked by this process until :meth:`close`.
 
     Args:
-        path: the folder; made if it does not exist.
-        resume: whether a run that is already there is to be continued.
+        path: the folder; created if it does not exist.
+        resume: accept a folder that already holds a run.
 
     Raises:
-        SignwiseError: another process trains here, there is a run and ``resume`` is not set, or the folder cannot be
-            written.
+        SignwiseError: another process trains here, the folder holds a run and ``resume`` is off, or the folder cannot
+            be written.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self.path = path
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock: IO[bytes] = (path / ".lock").open("ab")  # held until close()
+            self._lock: IO[bytes] = (path / ".lock").open("ab")  # open until close()
         except OSError as error:
             reason = error.strerror or str(error)
-            raise SignwiseError(f"cannot write to {path}: {reason}; choose another folder with --out") from error
+            raise SignwiseError(f"cannot write to {path}: {reason}; choose another `out`") from error
         try:
             self._claim(resume)
         except BaseException:
@@ -92,12 +105,12 @@ class RunFolder:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise SignwiseError(
-                    f"another process is training in {self.path}: wait or choose another --out"
+                    f"another process is training in {self.path}: wait for it, or choose another `out`"
                 ) from None
         names = ("config.json", checkpoint.CURRENT, checkpoint.PREVIOUS)
         if not resume and any((self.path / name).exists() for name in names):
-            raise SignwiseError(f"{self.path} already holds a run: continue it with --resume, or choose another --out")
-        # A process that was killed in the middle of writing could not take its unfinished file away.
+            raise SignwiseError(f"{self.path} already holds a run: continue it with `resume`, or choose another `out`")
+        # A process that was killed while writing leaves its unfinished file behind.
         for unfinished in self.path.glob(".*.part"):
             unfinished.unlink(missing_ok=True)
 
@@ -110,7 +123,7 @@ class RunFolder:
             raise SignwiseError(f"cannot write {self.path / 'config.json'}: {error.strerror or error}") from error
 
     def append(self, name: str, records: list[dict[str, Any]]) -> None:
-        """Add lines to a ``.jsonl`` file; they are on the disk when this returns."""
+        """Add lines to a ``.jsonl`` file; they are on disk when this returns."""
         text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
         try:
             with (self.path / name).open("ab") as file:
@@ -122,7 +135,7 @@ class RunFolder:
             raise SignwiseError(f"cannot write {self.path / name}: {reason}; the checkpoint is intact") from error
 
     def keep_epochs(self, name: str, epochs: int) -> None:
-        """Drop the lines of a ``.jsonl`` file that tell of epochs after ``epochs``: they will be written again."""
+        """Drop the lines of a ``.jsonl`` file about epochs after ``epochs``: the resumed run writes them again."""
         path = self.path / name
         if path.exists():
             kept = [record for record in read_records(path) if record["epoch"] <= epochs]
@@ -130,5 +143,92 @@ class RunFolder:
                 file.write("".join(json.dumps(record) + "\n" for record in kept).encode())
 
     def close(self) -> None:
-        """Let the next process in."""
+        """Release the folder for the next process."""
         self._lock.close()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """A run read back from its folder.
+
+    Args:
+        recipe: what was trained.
+        model: the model in evaluation mode, on the CPU, with the α and ζ of its step.
+        config: the run's ``config.json``.
+        step: the step after which the weights were saved.
+    """
+
+    recipe: Recipe
+    model: nn.Module
+    config: dict[str, Any]
+    step: int
+
+    def on_raw_pixels(self) -> nn.Module:
+        """The model to deploy: the standardization of the training images becomes its first operation."""
+        described = self.config["network"]
+        standardize = Standardize(described["mean"], described["std"])
+        return nn.Sequential(OrderedDict(standardize=standardize, network=self.model))
+
+
+def load_run(folder: Path | str, which: str = "best") -> Run:
+    """Read the model of a run.
+
+    Args:
+        folder: the run's folder.
+        which: ``best`` for the epoch with the lowest error, ``last`` for the newest weights. Of a run that is still
+            training, ``last`` reads the checkpoint.
+
+    Raises:
+        SignwiseError: the folder holds no run, or the run has no weights yet.
+    """
+    if which not in ("best", "last"):
+        raise SignwiseError(f"which must be best or last, got {which!r}")
+    folder = Path(folder)
+    config = read_config(folder)
+    recipe = Recipe.from_json(config["recipe"])
+    model = build_model(recipe, len(config["network"]["classes"]))
+    path = folder / f"{which}.safetensors"
+    found = checkpoint.read_tensors(path) if path.exists() else checkpoint.read(folder)[0]
+    if found is None:
+        raise SignwiseError(f"the run in {folder} has no weights yet: wait for its first checkpoint")
+    checkpoint.load_model_(model, found.tensors)
+    step: int = found.record.get("progress", found.record)["step"]
+    schedule = binarization_schedule(recipe, config["steps_per_epoch"])
+    if schedule is not None:
+        schedule.apply_(model, max(step - 1, 0))
+    return Run(recipe=recipe, model=model.eval(), config=config, step=step)
+
+
+def evaluate_run(
+    folder: Path, which: str, *, device: torch.device, data: Path | None = None, samples: int | None = None
+) -> dict[str, Any]:
+    """The error of a run's model on the test images, with deployed and with relaxed weights.
+
+    Args:
+        folder: the run's folder.
+        which: ``best`` or ``last``.
+        device: where to compute.
+        data: folder with the data set; ``None`` for the one that the run was trained on.
+        samples: number of test images; ``None`` for as many as the recipe tests on.
+
+    Returns:
+        What was tested, on how many images, and the errors in percent.
+    """
+    run = load_run(folder, which)
+    recipe, model = run.recipe, run.model.to(device)
+    world = World(rank=0, size=1, device=device)
+    images = datasets.load(recipe.dataset, data or recorded_data(run.config))
+    test = standardized_data(images, device, train_samples=1, test_samples=recipe.test_samples).test.first(samples)
+    deployed = score(model, test, world)
+    relaxed_error = None
+    if recipe.bits == 1:
+        with relaxed(model):
+            relaxed_error = score(model, test, world).error
+    return {
+        "what": f"{folder} ({recipe.name}, {recipe.bits} bit, {which} weights, step {run.step})",
+        "dataset": recipe.dataset,
+        "images": len(test.images),
+        "error": deployed.error,
+        "loss": deployed.loss,
+        "relaxed_error": relaxed_error,
+    }

@@ -1,0 +1,258 @@
+"""One training step, as a function of its number alone.
+
+Everything that varies from step to step (images, augmentation, α, ζ, learning rate, weight decay, random layers)
+follows from the seed and the step. The state of a run is its weights, its momentum and its step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from signwise import models
+from signwise.convert import Skip, binarize_, first_and_last, last
+from signwise.errors import SignwiseError
+from signwise.layers import after_step_
+from signwise.methods import BinaryConnect, GroupTransform, Method, ScaledSign, StraightThrough
+from signwise.optim import SGDW, param_groups
+from signwise.schedule import BinarizationSchedule, StepDecay
+from signwise.text import unknown_name
+from signwise.training.data import Augment, TrainingData, derived_seed, epoch_order, seed_layers
+from signwise.training.distributed import World
+from signwise.training.options import Options
+from signwise.training.recipe import Recipe
+
+_SKIPS: dict[str, Skip] = {"first_and_last": first_and_last, "last": last, "none": None}
+_METHODS: dict[str, type[Method]] = {
+    "group_transform": GroupTransform,
+    "binary_connect": BinaryConnect,
+    "scaled_sign": ScaledSign,
+    "straight_through": StraightThrough,
+}
+
+
+class DivergenceError(SignwiseError):
+    """Training has diverged: the loss or a weight is NaN or infinite."""
+
+
+def build_model(recipe: Recipe, num_classes: int) -> nn.Module:
+    """The recipe's model with its initial weights, binarized with 1 bit.
+
+    PyTorch's own initialization draws from the recipe's seed on the CPU, so that it is the same on every device.
+    """
+    factory = models.NAMES.get(recipe.model)
+    if factory is None:
+        raise SignwiseError(unknown_name("model", recipe.model, models.NAMES))
+    torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
+    model = factory(num_classes=num_classes)
+    if recipe.bits == 1:
+        binarize_(model, skip=_SKIPS[recipe.skip], method=_METHODS[recipe.method]())
+    return model
+
+
+def build_optimizer(recipe: Recipe, model: nn.Module) -> SGDW:
+    """SGD with momentum and decoupled weight decay; biases and norms are not decayed."""
+    groups = param_groups(model, weight_decay=recipe.weight_decay)
+    return SGDW(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+
+
+def step_decay(recipe: Recipe, steps_per_epoch: int) -> StepDecay:
+    """The factors on learning rate and weight decay."""
+    return StepDecay(
+        total_steps=recipe.epochs * steps_per_epoch,
+        warmup_steps=round(recipe.warmup_epochs * steps_per_epoch),
+        factor=recipe.decay_factor,
+        milestones=recipe.decay_at,
+    )
+
+
+def binarization_schedule(recipe: Recipe, steps_per_epoch: int) -> BinarizationSchedule | None:
+    """The schedule of α and ζ, or ``None`` with 32 bits."""
+    if recipe.t_alpha is None:
+        return None
+    return BinarizationSchedule(
+        recipe.epochs * steps_per_epoch,
+        t_alpha=recipe.t_alpha,
+        zeta_range=(recipe.zeta_start, recipe.zeta_end),
+        zeta_ramp=recipe.zeta_ramp,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepResult:
+    """What one step measured, over the images of all processes.
+
+    Tensors stay on the device: reading one makes the CPU wait for an accelerator.
+
+    Args:
+        loss: mean loss.
+        errors: number of wrong predictions.
+        stops: number of processes that asked to stop.
+    """
+
+    loss: Tensor
+    errors: Tensor
+    stops: Tensor
+
+
+class Stepper:
+    """A model in training.
+
+    Args:
+        recipe: what to learn.
+        options: how to carry it out.
+        model: the model, on the world's device.
+        data: the data, on the same device.
+        world: the processes that train together.
+
+    Raises:
+        SignwiseError: the batch does not divide among the processes.
+    """
+
+    def __init__(self, recipe: Recipe, options: Options, model: nn.Module, data: TrainingData, world: World) -> None:
+        self.recipe, self.model, self.data, self.world = recipe, model, data, world
+        count = len(data.train.images)
+        # A partial last batch would be noisier than the rest: its images wait for the next epoch's order.
+        self.batch_size = min(recipe.batch_size, count)
+        self.steps_per_epoch = count // self.batch_size
+        self.total_steps = recipe.epochs * self.steps_per_epoch
+        if self.batch_size % world.size:
+            raise SignwiseError(
+                f"a batch of {self.batch_size} images does not divide among {world.size} processes: "
+                "choose another `batch_size` or number of processes"
+            )
+        self.optimizer = build_optimizer(recipe, model)
+        self.decay = step_decay(recipe, self.steps_per_epoch)
+        self.schedule = binarization_schedule(recipe, self.steps_per_epoch)
+        # Sums over the epoch so far, over the images of all processes: loss and wrong predictions.
+        self.totals = torch.zeros(2, device=world.device)
+        # Reading the loss makes the CPU wait for an accelerator, so there it is read only now and then.
+        self.check_every = 1 if world.device.type == "cpu" else 20
+        self._augment = Augment(flip=recipe.flip, translate=recipe.translate, zoom=recipe.zoom)
+        self._generator = torch.Generator()
+        self._bfloat16 = options.bfloat16
+        _use_channels_last_(model, world)
+        wrapped = world.wrap(model)
+        self._forward: Callable[[Tensor], Tensor] = torch.compile(wrapped) if options.compiled else wrapped
+        self._order_epoch, self._order = -1, torch.empty(0)
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """This process's images and labels for a step, augmented."""
+        train = self.data.train
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if epoch != self._order_epoch:
+            order = epoch_order(self.recipe.seed, epoch, len(train.images), self.world.device)
+            self._order_epoch, self._order = epoch, order
+        indices = self._order[position * self.batch_size : (position + 1) * self.batch_size]
+        mine = self.world.shard(indices)
+        images = train.images[mine]
+        if not self._augment.is_identity:
+            # Every process draws for the whole batch, so that augmentation does not depend on their number.
+            self._generator.manual_seed(derived_seed(self.recipe.seed, "augmentation", step))
+            views = self._augment.draw(len(indices), self._generator)
+            first = self.world.rank * len(mine)
+            images = self._augment.apply(images, views.part(slice(first, first + len(mine))))
+        return images.to(memory_format=torch.channels_last), train.labels[mine]
+
+    def apply_schedules(self, step: int) -> None:
+        """Set α, ζ, learning rate and weight decay to those of a step."""
+        if self.schedule is not None:
+            self.schedule.apply_(self.model, step)
+        self.decay.apply_(self.optimizer, step)
+
+    def step(self, step: int, *, stop: bool = False) -> StepResult:
+        """Do one step: schedules, forward, backward, update.
+
+        Args:
+            step: its number, from 0.
+            stop: this process asks to stop. The flag travels with the loss, in one all-reduce, so that all processes
+                learn of it at the same step.
+
+        Raises:
+            DivergenceError: the loss is not finite; the weights are those of before the step.
+        """
+        images, labels = self.batch(step)
+        self.apply_schedules(step)
+        seed = derived_seed(self.recipe.seed, f"layers of process {self.world.rank}", step)
+        seed_layers(seed, self.world.device)
+        with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._bfloat16):
+            outputs = self._forward(images)
+            loss = F.cross_entropy(outputs, labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            flag = torch.tensor(float(stop)).to(images.device, non_blocking=True)
+            sums = torch.stack([loss.detach() * len(labels), (outputs.argmax(1) != labels).sum(), flag])
+            self.world.all_reduce_(sums)
+            self.totals += sums[:2]
+        mean_loss = sums[0] / self.batch_size
+        if step % self.check_every == 0 and not math.isfinite(value := float(mean_loss)):
+            raise self.divergence(step, value)
+        self.optimizer.step()
+        after_step_(self.model)
+        return StepResult(loss=mean_loss, errors=sums[1], stops=sums[2])
+
+    def check_weights(self, step: int) -> None:
+        """Raise :class:`DivergenceError` if a weight is not finite: a step can do that although its loss was."""
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
+            raise self.divergence(step, math.nan)
+
+    def divergence(self, step: int, loss: float) -> DivergenceError:
+        """The error that names step, layer and way out."""
+        images, _ = self.batch(step)
+        return DivergenceError(
+            f"the loss is {loss} at step {step} (epoch {1 + step // self.steps_per_epoch}): "
+            f"{first_bad_layer(self.model, images)} is not finite; try a lower `learning_rate` "
+            f"(now {self.recipe.learning_rate:g}) or more `warmup_epochs`. The last checkpoint is from before that"
+        )
+
+
+@torch.no_grad()
+def first_bad_layer(model: nn.Module, images: Tensor) -> str:
+    """Name the first layer, in the order of the forward pass, whose weights or output are not finite."""
+    found: list[str] = []
+
+    def look(name: str, module: nn.Module, inputs: tuple[object, ...], output: object) -> None:
+        if found or _is_finite(output):
+            return
+        bad_weights = [key for key, value in module.named_parameters(recurse=False) if not _is_finite(value)]
+        if bad_weights:
+            found.append(f"the {bad_weights[0]} of layer {name}")
+        elif all(_is_finite(value) for value in inputs):
+            found.append(f"the output of layer {name}")
+
+    if not _is_finite(images):
+        return "an input image"
+    # The forward pass below must not change the running statistics of batch norm.
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    hooks = [
+        module.register_forward_hook(lambda module, inputs, output, name=name: look(name, module, inputs, output))
+        for name, module in model.named_modules()
+        if not any(module.children())
+    ]
+    try:
+        model(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    return found[0] if found else "the loss itself"
+
+
+def _is_finite(value: object) -> bool:
+    return not isinstance(value, Tensor) or bool(torch.isfinite(value).all())
+
+
+def _use_channels_last_(model: nn.Module, world: World) -> None:
+    """Store convolution weights channels-last, where convolution and pooling are fastest (LeNet5 by a third)."""
+    for module in model.modules():
+        weight = module._parameters.get("weight")
+        # With one channel both layouts are the same bytes, and autograd's choice may not be the one DDP expects.
+        if weight is not None and weight.dim() == 4 and (weight.shape[1] > 1 or world.size == 1):
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # PyTorch does not annotate it
