@@ -40,7 +40,7 @@ CPU = torch.device("cpu")
 
 def random_images(name: str, count: int) -> ImageData:
     """Noise in the shape of a data set: the time of a step does not depend on what the images show."""
-    known, rng = datasets.NAMES[name], np.random.default_rng(0)
+    known, rng = datasets.DATASETS[name], np.random.default_rng(0)
     images = rng.integers(0, 256, (count, *known.image_shape), dtype=np.uint8)
     labels = np.arange(count) % len(known.classes)
     return ImageData(
