@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -25,7 +27,7 @@ def test_the_score_belongs_to_the_signs_whatever_the_batch_size() -> None:
     model, images, labels = network(), torch.randn(1203, 6), torch.randint(0, 3, (1203,))
     model.train()
     found = score(model, Split(images, labels), ALONE)
-    reference = network().eval()
+    reference: Any = network().eval()
     with torch.no_grad():
         signs = torch.where(reference[0].weight > 0, 1.0, -1.0)
         hidden = F.relu(reference[1](F.linear(images, signs, reference[0].bias)))

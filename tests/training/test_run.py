@@ -95,7 +95,9 @@ def test_tensorboard_has_each_epoch_once_although_the_run_was_interrupted(
     train(small, tmp_path / "run", options=chosen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TensorBoard's own
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+            EventAccumulator,
+        )
 
         events = EventAccumulator(str(tmp_path / "run"), size_guidance={"histograms": 0}).Reload()  # 0 keeps all
     assert [event.step for event in events.Scalars("error")] == [10, 20, 30, 40]
@@ -180,7 +182,7 @@ def test_a_full_disk_stops_the_run_and_the_checkpoint_before_it_resumes(
 ) -> None:
     train(small, tmp_path / "whole", options=options())
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    write, written = checkpoint.write, []
+    write, written = checkpoint.write, list[int]()
 
     def fill_the_disk_after_twelve(folder: Path, state: checkpoint.Checkpoint) -> None:
         if len(written) == 12:
