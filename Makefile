@@ -34,7 +34,7 @@ lint: setup
 quickstart: setup
 	$(BIN)/signwise quickstart --out quickstart-out
 
-# Render all tables, figures and numbers in README and docs from the records in results/.
+# All tables, figures and numbers in README and docs, anew from the records in results/.
 render: setup
 	$(BIN)/signwise reproduce all --budget cpu --no-train
 	$(BIN)/python benchmarks/render.py
