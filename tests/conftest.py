@@ -72,7 +72,11 @@ def real_data() -> Path:
     """The folder with the real MNIST, CIFAR-10 and CIFAR-100."""
     if REAL_DATA is None:
         pytest.skip("SIGNWISE_DATA names no folder with the real data sets")
-    return Path(REAL_DATA)
+    folder = Path(REAL_DATA)
+    missing = [name for name in ("cifar-10-batches-bin", "cifar-100-binary") if not (folder / name).is_dir()]
+    if missing:
+        pytest.skip(f"SIGNWISE_DATA names {folder}, which lacks {' and '.join(missing)}")
+    return folder
 
 
 @pytest.fixture(scope="session")
