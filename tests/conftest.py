@@ -70,7 +70,7 @@ def small() -> Recipe:
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder with the real MNIST, CIFAR-10 and CIFAR-100."""
-    if REAL_DATA is None:
+    if not REAL_DATA:
         pytest.skip("SIGNWISE_DATA names no folder with the real data sets")
     folder = Path(REAL_DATA)
     missing = [name for name in ("cifar-10-batches-bin", "cifar-100-binary") if not (folder / name).is_dir()]
