@@ -1,31 +1,36 @@
-# Two commands do everything: `make quickstart` and `make test`. Both set up what they need.
+# Start with `make quickstart` or `make test`: each sets up what it needs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One thread a process: tests start several processes, and timings are never part of them.
+# One thread per process: the tests start several processes and never measure time.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test test-native test-aarch64 fuzz lint quickstart render package clean
+.PHONY: setup test test-fast test-native test-aarch64 fuzz lint quickstart render package clean
 
 setup: $(VENV)/.installed
 
-# The editable install builds the native library; it is made again when its sources or the requirements change.
+# The editable install builds the native library, again whenever its sources or the requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# All tests. Those that read real data run if SIGNWISE_DATA names a folder with MNIST, CIFAR-10 and CIFAR-100.
 test: setup
 	$(BIN)/python -m pytest
+
+# All tests but the slow ones, in less than two minutes.
+test-fast: setup
+	$(BIN)/python -m pytest -m "not slow"
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# A 1-bit and a 32-bit network, trained, packed, run and compared; everything goes to quickstart-out.
+# Train a 1-bit and a 32-bit model, pack, run and compare them; all output goes to quickstart-out.
 quickstart: setup
 	$(BIN)/signwise quickstart --out quickstart-out
 
@@ -34,7 +39,7 @@ render: setup
 	$(BIN)/signwise reproduce all --budget cpu --no-train --records results --out results/rendered
 	$(BIN)/python -m tools.render_docs
 
-# An sdist and a wheel, tried in an empty environment.
+# Build an sdist and a wheel, and try the wheel in an empty environment.
 package: setup
 	.ci/check_wheel
 

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from signwise import datasets
-from signwise.datasets import ImageData
+from signwise.datasets import ImageData, Split
 from signwise.provenance import write_record
 from signwise.training import Options, Recipe, get_recipe
 from signwise.training.checkpoint import Progress
@@ -40,16 +40,14 @@ CPU = torch.device("cpu")
 
 def random_images(name: str, count: int) -> ImageData:
     """Noise in the shape of a data set: the time of a step does not depend on the images."""
-    known, rng = datasets.NAMES[name], np.random.default_rng(0)
+    known, rng = datasets.DATASETS[name], np.random.default_rng(0)
     images = rng.integers(0, 256, (count, *known.image_shape), dtype=np.uint8)
     labels = np.arange(count) % len(known.classes)
     return ImageData(
         name=name,
         classes=known.classes,
-        train_images=images,
-        train_labels=labels,
-        test_images=images[:10],
-        test_labels=labels[:10],
+        train=Split(images, labels),
+        test=Split(images[:10], labels[:10]),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,15 +12,15 @@ from torch import nn
 import signwise as sw
 
 
-def layer_with(rows: list[list[float]]) -> nn.Sequential:
-    model = nn.Sequential(nn.Linear(len(rows[0]), len(rows), bias=False))
+def layer_with(rows: list[list[float]]) -> Any:  # nn.Sequential, whose items mypy does not know
+    model: Any = nn.Sequential(nn.Linear(len(rows[0]), len(rows), bias=False))
     with torch.no_grad():
         model[0].weight.copy_(torch.tensor(rows))
     sw.binarize_(model, skip=None)
     return model
 
 
-def test_groups_with_fewer_than_two_members_on_a_side_are_degenerate_and_get_no_gradient_there():
+def test_groups_with_fewer_than_two_members_on_a_side_are_degenerate_and_get_no_gradient_there() -> None:
     model = layer_with([[1.0, 2.0, -1.0, -2.0], [1.0, 2.0, 3.0, -1.0], [1.0, 2.0, 3.0, 4.0]])
     (row,) = sw.health(model)
     assert (row.groups, row.degenerate_groups) == (3, 2)
@@ -29,7 +30,7 @@ def test_groups_with_fewer_than_two_members_on_a_side_are_degenerate_and_get_no_
     assert abs(float(model[0].weight.grad[1, 0])) > 1e-3
 
 
-def test_quantization_error_is_the_distance_from_one():
+def test_quantization_error_is_the_distance_from_one() -> None:
     model = layer_with([[0.1, 0.3, -0.2, -0.6]])
     model[0].zeta.fill_(0.0)
     (row,) = sw.health(model)
@@ -39,7 +40,7 @@ def test_quantization_error_is_the_distance_from_one():
     assert sw.health(model)[0].error_max < 1e-5
 
 
-def test_health_follows_the_methods_own_groups():
+def test_health_follows_the_methods_own_groups() -> None:
     model = layer_with([[1.0, 2.0, -1.0, -2.0], [1.0, 2.0, 3.0, 4.0]])
     sw.binarize_(model, skip=None, method=sw.GroupTransform(partition=None))
     assert [(row.groups, row.degenerate_groups) for row in sw.health(model)] == [(1, 0)]
@@ -48,7 +49,7 @@ def test_health_follows_the_methods_own_groups():
     assert [(row.groups, row.degenerate_groups) for row in sw.health(model)] == [(2, 1)]
 
 
-def test_flip_ratio_is_the_share_of_signs_that_changed():
+def test_flip_ratio_is_the_fraction_of_signs_that_changed() -> None:
     model = layer_with([[1.0, 2.0, -1.0, -2.0], [1.0, 2.0, 3.0, -1.0]])
     before = sw.signs_of(model)
     with torch.no_grad():
@@ -61,8 +62,8 @@ def test_flip_ratio_is_the_share_of_signs_that_changed():
 
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
-def test_any_parameter_that_is_not_finite_is_named(value):
-    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+def test_any_parameter_that_is_not_finite_is_named(value: float) -> None:
+    model: Any = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     sw.refuse_nonfinite(model)
     with torch.no_grad():
         model[1].bias[2] = value

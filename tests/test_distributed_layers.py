@@ -1,4 +1,4 @@
-"""Binary layers under PyTorch's data-parallel wrappers, on two real processes."""
+"""Binary layers and attach() under PyTorch's data-parallel wrappers, on two real processes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def network() -> nn.Sequential:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 3))
     sw.binarize_(model, skip=sw.last)
+    sw.binarize_(model[3], skip=None, method=sw.BinaryConnect())  # with an after-step
     return model
 
 
@@ -34,13 +35,16 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def train(model: nn.Module, share: slice) -> None:
-    schedule = sw.BinarizationSchedule(STEPS, t_alpha=0.5)
     optimizer = sw.SGDW(sw.param_groups(model, 1e-3), lr=0.1)
+    attachment = sw.attach(optimizer, model, sw.BinarizationSchedule(STEPS, t_alpha=0.5))
     for step in range(STEPS):
-        schedule.apply_(model, step)
+        assert attachment.step == step
         inputs, targets = batch(step)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs[share]), targets[share]).backward()
+        # In two parts, because accumulating gradients gathers sharded weights twice per step.
+        for part in (slice(0, None, 2), slice(1, None, 2)):
+            loss = nn.functional.cross_entropy(model(inputs[share][part]), targets[share][part])
+            (loss / 2).backward()
         optimizer.step()
 
 
@@ -49,7 +53,7 @@ def with_ddp(rank: int, model: nn.Module) -> dict[str, torch.Tensor]:
     return model.state_dict()
 
 
-def with_fsdp(rank: int, model: nn.Module) -> dict[str, torch.Tensor]:
+def with_fsdp(rank: int, model: nn.Sequential) -> dict[str, torch.Tensor]:
     mesh = init_device_mesh("cpu", (2,))
     for layer in (model[0], model[3]):
         fully_shard(layer, mesh=mesh)
@@ -69,8 +73,9 @@ def worker(rank: int, port: int, wrapper: str, out: Path) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp"])
-def test_two_processes_train_like_one(wrapper, tmp_path):
+def test_two_processes_train_like_one(wrapper: str, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -79,6 +84,7 @@ def test_two_processes_train_like_one(wrapper, tmp_path):
     for process in workers:
         _, complaint = process.communicate(timeout=120)
         assert process.returncode == 0, complaint
+        assert "changes the latent weights" not in complaint, "attach calls the after-step"
     alone = network()
     train(alone, slice(None))
     for rank in range(2):

@@ -6,15 +6,18 @@ import copy
 import io
 import math
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 import signwise as sw
 
-LAYERS = [
+LayerClass = type[Any]
+LAYERS: list[tuple[LayerClass, LayerClass, Any, Any, Any]] = [
     (nn.Linear, sw.BinaryLinear, (12, 8), {}, (3, 12)),
     (nn.Conv1d, sw.BinaryConv1d, (4, 6, 3), {"padding": 1, "stride": 2}, (2, 4, 9)),
     (nn.Conv2d, sw.BinaryConv2d, (4, 6, 3), {"groups": 2, "dilation": 2}, (2, 4, 9, 8)),
@@ -27,45 +30,51 @@ LAYERS = [
 IDS = [f"{binary.__name__}-{'-'.join(options) or 'plain'}" for _, binary, _, options, _ in LAYERS]
 
 
-def pair(plain, binary, arguments, options):
+def pair(plain: LayerClass, binary: LayerClass, arguments: Any, options: Any) -> tuple[Any, Any]:
     """A binary layer, and the float layer that has its signs as weights."""
     layer = binary(*arguments, **options)
-    twin = plain(*arguments, **options)
-    twin.load_state_dict(layer.state_dict(), strict=True)
-    return layer, twin
+    reference = plain(*arguments, **options)
+    reference.load_state_dict(layer.state_dict(), strict=True)
+    return layer, reference
 
 
 @pytest.mark.parametrize(("plain", "binary", "arguments", "options", "shape"), LAYERS, ids=IDS)
-def test_evaluation_is_the_float_layer_with_signs(plain, binary, arguments, options, shape):
-    layer, twin = pair(plain, binary, arguments, options)
+def test_evaluation_is_the_float_layer_with_signs(
+    plain: LayerClass, binary: LayerClass, arguments: Any, options: Any, shape: Any
+) -> None:
+    layer, reference = pair(plain, binary, arguments, options)
     with torch.no_grad():
-        twin.weight.copy_(torch.where(twin.weight > 0, 1.0, -1.0))
+        reference.weight.copy_(torch.where(reference.weight > 0, 1.0, -1.0))
     inputs = torch.randn(shape)
-    torch.testing.assert_close(layer.eval()(inputs), twin(inputs), rtol=0, atol=0)
+    torch.testing.assert_close(layer.eval()(inputs), reference(inputs), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("plain", "binary", "arguments", "options", "shape"), LAYERS, ids=IDS)
-def test_training_with_alpha_zero_is_the_float_layer(plain, binary, arguments, options, shape):
-    layer, twin = pair(plain, binary, arguments, options)
+def test_training_with_alpha_zero_is_the_float_layer(
+    plain: LayerClass, binary: LayerClass, arguments: Any, options: Any, shape: Any
+) -> None:
+    layer, reference = pair(plain, binary, arguments, options)
     layer.alpha.fill_(0)
     inputs = torch.randn(shape)
-    torch.testing.assert_close(layer(inputs), twin(inputs))
+    torch.testing.assert_close(layer(inputs), reference(inputs))
     layer(inputs).square().sum().backward()
-    twin(inputs).square().sum().backward()
-    torch.testing.assert_close(layer.weight.grad, twin.weight.grad)
+    reference(inputs).square().sum().backward()
+    torch.testing.assert_close(layer.weight.grad, reference.weight.grad)
 
 
 @pytest.mark.parametrize(("plain", "binary", "arguments", "options", "shape"), LAYERS, ids=IDS)
-def test_groups_are_the_weights_of_one_output_filter(plain, binary, arguments, options, shape):
+def test_groups_are_the_weights_of_one_output_filter(
+    plain: LayerClass, binary: LayerClass, arguments: Any, options: Any, shape: Any
+) -> None:
     """A weight belongs to the group of the output channel that it feeds, found by tracing ones through the layer."""
-    layer, twin = pair(plain, binary, arguments, {**options, "bias": False})
+    layer, reference = pair(plain, binary, arguments, {**options, "bias": False})
     outputs = (arguments[1],)
-    groups = torch.full_like(twin.weight, -1)
+    groups = torch.full_like(reference.weight, -1)
     probe = torch.ones(shape).requires_grad_()
-    out = twin(probe)
+    out = reference(probe)
     for channel in range(outputs[0]):
         selected = out[..., channel] if plain is nn.Linear else out[:, channel]
-        (gradient,) = torch.autograd.grad(selected.sum(), twin.weight, retain_graph=True)
+        (gradient,) = torch.autograd.grad(selected.sum(), reference.weight, retain_graph=True)
         groups[gradient != 0] = channel
     assert int(groups.min()) >= 0
     expected = sw.group_transform(layer.weight, 1.0, partition=groups.long())
@@ -73,20 +82,22 @@ def test_groups_are_the_weights_of_one_output_filter(plain, binary, arguments, o
 
 
 @pytest.mark.parametrize(("plain", "binary", "arguments", "options", "shape"), LAYERS, ids=IDS)
-def test_filters_first_is_undone_by_filters_back(plain, binary, arguments, options, shape):
+def test_filters_first_is_undone_by_filters_back(
+    plain: LayerClass, binary: LayerClass, arguments: Any, options: Any, shape: Any
+) -> None:
     layer = binary(*arguments, **options)
     assert layer.filters_first(layer.weight).shape[0] == arguments[1]
     torch.testing.assert_close(layer.filters_back(layer.filters_first(layer.weight)), layer.weight)
 
 
-def network() -> nn.Sequential:
+def network() -> Any:  # nn.Sequential, whose items mypy does not know
     torch.manual_seed(1)
     return nn.Sequential(
         nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.Flatten(), nn.Linear(6 * 4 * 4, 3)
     )
 
 
-def binary_network() -> nn.Sequential:
+def binary_network() -> Any:
     model = network()
     sw.binarize_(model, skip=sw.last)
     return model
@@ -95,7 +106,7 @@ def binary_network() -> nn.Sequential:
 INPUTS = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(2))
 
 
-def test_state_dicts_are_those_of_the_float_model_both_ways():
+def test_state_dicts_match_the_float_model_both_ways() -> None:
     plain, binary = network(), binary_network()
     before = {key: value.shape for key, value in plain.state_dict().items()}
     assert {key: value.shape for key, value in binary.state_dict().items()} == before
@@ -107,7 +118,7 @@ def test_state_dicts_are_those_of_the_float_model_both_ways():
 @pytest.mark.parametrize(
     "duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"]
 )
-def test_a_duplicate_computes_the_same_and_shares_nothing(duplicate):
+def test_a_duplicate_computes_the_same_and_shares_nothing(duplicate: Callable[[nn.Module], Any]) -> None:
     model = binary_network()
     sw.BinarizationSchedule(10, t_alpha=1.0).apply_(model, 4)
     other = duplicate(model)
@@ -119,14 +130,14 @@ def test_a_duplicate_computes_the_same_and_shares_nothing(duplicate):
     assert not torch.equal(model[0].weight, other[0].weight)
 
 
-def test_a_shallow_copy_computes_the_same_with_the_same_weights():
+def test_a_shallow_copy_computes_the_same_with_the_same_weights() -> None:
     layer = sw.BinaryLinear(6, 4)
     other = copy.copy(layer)
     assert other.weight is layer.weight and other.method is layer.method
     torch.testing.assert_close(other(torch.ones(2, 6)), layer(torch.ones(2, 6)), rtol=0, atol=0)
 
 
-def test_torch_save_round_trips_through_the_state_dict_alone():
+def test_torch_save_round_trips_through_the_state_dict_alone() -> None:
     model, other = binary_network(), binary_network()
     with torch.no_grad():
         model[0].weight.neg_()
@@ -137,9 +148,9 @@ def test_torch_save_round_trips_through_the_state_dict_alone():
     torch.testing.assert_close(other.eval()(INPUTS), model.eval()(INPUTS), rtol=0, atol=0)
 
 
-def test_a_moving_average_averages_latents_and_deploys_their_signs():
+def test_a_moving_average_averages_latents_and_deploys_their_signs() -> None:
     model = binary_network()
-    average = AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
+    average: Any = AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
     average.update_parameters(model)
     with torch.no_grad():
         model[3].weight.mul_(-3)
@@ -149,15 +160,15 @@ def test_a_moving_average_averages_latents_and_deploys_their_signs():
     assert bool((average.module.eval()[3].effective_weight().abs() == 1).all())
 
 
-def test_compiled_whole_and_once_while_alpha_and_zeta_change():
-    graphs = []
+def test_compiled_whole_and_once_while_alpha_and_zeta_change() -> None:
+    graphs: list[torch.fx.GraphModule] = []
 
-    def count(graph, _):
+    def count(graph: torch.fx.GraphModule, _: list[Tensor]) -> torch.fx.GraphModule:
         graphs.append(graph)
         return graph
 
     model = binary_network()
-    compiled = torch.compile(model, fullgraph=True, backend=count)
+    compiled: Any = torch.compile(model, fullgraph=True, backend=count)
     schedule = sw.BinarizationSchedule(6, t_alpha=0.5)
     for step in range(6):
         schedule.apply_(model, step)
@@ -165,17 +176,19 @@ def test_compiled_whole_and_once_while_alpha_and_zeta_change():
     assert len(graphs) == 1
 
 
-def test_inductor_trains_like_eager():
-    model, twin = binary_network(), binary_network()
+@pytest.mark.slow
+def test_inductor_trains_like_eager() -> None:
+    model, reference = binary_network(), binary_network()
     sw.BinarizationSchedule(10).apply_(model, 4)
-    sw.BinarizationSchedule(10).apply_(twin, 4)
-    torch.compile(model, fullgraph=True)(INPUTS).square().mean().backward()
-    twin(INPUTS).square().mean().backward()
-    for (name, got), (_, expected) in zip(model.named_parameters(), twin.named_parameters(), strict=True):
+    sw.BinarizationSchedule(10).apply_(reference, 4)
+    compiled: Any = torch.compile(model, fullgraph=True)
+    compiled(INPUTS).square().mean().backward()
+    reference(INPUTS).square().mean().backward()
+    for (name, got), (_, expected) in zip(model.named_parameters(), reference.named_parameters(), strict=True):
         torch.testing.assert_close(got.grad, expected.grad, rtol=1e-4, atol=1e-5, msg=name)
 
 
-def test_bfloat16_autocast_trains_and_leaves_float32_latents():
+def test_bfloat16_autocast_trains_and_leaves_float32_latents() -> None:
     model = binary_network()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = model(INPUTS)
@@ -185,13 +198,13 @@ def test_bfloat16_autocast_trains_and_leaves_float32_latents():
     assert gradient.dtype == torch.float32 and bool(gradient.isfinite().all()) and bool((gradient != 0).any())
 
 
-def test_export_gives_the_deployed_network():
+def test_export_gives_the_deployed_network() -> None:
     model = binary_network().eval()
     program = torch.export.export(model, (INPUTS,))
     torch.testing.assert_close(program.module()(INPUTS), model(INPUTS))
 
 
-def test_relaxed_evaluates_with_the_weights_of_training_and_goes_back():
+def test_relaxed_evaluates_with_the_weights_of_training_and_goes_back() -> None:
     model = binary_network().eval()
     deployed = model(INPUTS)
     with sw.relaxed(model):
@@ -201,7 +214,7 @@ def test_relaxed_evaluates_with_the_weights_of_training_and_goes_back():
     torch.testing.assert_close(model(INPUTS), deployed, rtol=0, atol=0)
 
 
-def test_half_precision_models_keep_alpha_and_zeta_in_float32():
+def test_half_precision_models_keep_alpha_and_zeta_in_float32() -> None:
     model = binary_network()
     sw.BinarizationSchedule(1000, t_alpha=1.0).apply_(model, 333)
     model.to(torch.bfloat16)
@@ -210,7 +223,7 @@ def test_half_precision_models_keep_alpha_and_zeta_in_float32():
     assert model(INPUTS.bfloat16()).dtype == torch.bfloat16
 
 
-def test_layers_made_on_the_meta_device_start_like_new_ones():
+def test_layers_made_on_the_meta_device_start_like_new_ones() -> None:
     with torch.device("meta"):
         layer = sw.BinaryLinear(8, 4)
     layer.to_empty(device="cpu")
@@ -220,8 +233,8 @@ def test_layers_made_on_the_meta_device_start_like_new_ones():
 
 
 @pytest.mark.parametrize("gain", [1, 2])
-def test_output_scale_keeps_activations_in_size_and_is_deployed(gain):
-    model = nn.Sequential(*[nn.Linear(256, 256, bias=False) for _ in range(4)])
+def test_output_scale_preserves_the_size_of_activations_and_is_deployed(gain: float) -> None:
+    model: Any = nn.Sequential(*[nn.Linear(256, 256, bias=False) for _ in range(4)])
     sw.binarize_(model, skip=None, output_scale=lambda layer: sw.fan_in_scale(layer, gain))
     assert model[0].output_scale == pytest.approx(math.sqrt(gain / 256))
     deployed = model[0].deployed()
@@ -232,19 +245,19 @@ def test_output_scale_keeps_activations_in_size_and_is_deployed(gain):
 
 
 @pytest.mark.parametrize("layer_class", [nn.ConvTranspose2d, nn.Conv2d])
-def test_fan_in_counts_the_weights_of_one_filter_whatever_the_layout(layer_class):
+def test_fan_in_counts_the_weights_of_one_filter_whatever_the_layout(layer_class: LayerClass) -> None:
     layer = layer_class(8, 12, 3, groups=4)
     assert sw.fan_in_scale(layer) == pytest.approx(1 / math.sqrt(2 * 9))
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
-def test_an_output_scale_that_is_not_positive_is_refused(scale):
+def test_an_output_scale_that_is_not_positive_is_refused(scale: float) -> None:
     with pytest.raises(sw.SignwiseError, match="output_scale must be positive"):
         sw.BinaryLinear(4, 4, output_scale=scale)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_weights_that_are_not_finite_are_not_deployed_and_the_layer_is_named(value):
+def test_weights_that_are_not_finite_are_not_deployed_and_the_layer_is_named(value: float) -> None:
     model = binary_network()
     with torch.no_grad():
         model[3].weight[0, 0, 0, 0] = value
@@ -254,5 +267,5 @@ def test_weights_that_are_not_finite_are_not_deployed_and_the_layer_is_named(val
         sw.refuse_nonfinite(model)
 
 
-def test_the_representation_names_the_method():
+def test_the_representation_names_the_method() -> None:
     assert "method=ScaledSign" in repr(sw.BinaryConv2d(2, 3, 3, method=sw.ScaledSign()))

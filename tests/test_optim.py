@@ -1,22 +1,24 @@
-"""SGDW against its definition, and against PyTorch's SGD where the two must agree."""
+"""SGDW against its definition and against PyTorch's SGD where the two must agree; parameter groups."""
 
 from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import signwise as sw
 
 
-def test_steps_follow_the_definition():
+def test_steps_follow_the_definition() -> None:
     generator = np.random.default_rng(1)
     weight = generator.normal(size=7)
     velocity = np.zeros(7)
-    parameter = torch.nn.Parameter(torch.tensor(weight))
+    parameter = nn.Parameter(torch.tensor(weight))
     optimizer = sw.SGDW([parameter], lr=0.1, momentum=0.8, weight_decay=0.02)
     for step in range(6):
         rate, decay = 0.1 / (step + 1), 0.02 / (step + 1)
@@ -29,9 +31,9 @@ def test_steps_follow_the_definition():
         np.testing.assert_allclose(parameter.detach(), weight, rtol=1e-12)
 
 
-def test_without_decay_it_is_pytorchs_sgd():
+def test_without_decay_it_is_pytorchs_sgd() -> None:
     torch.manual_seed(0)
-    ours, theirs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    ours, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
     theirs.load_state_dict(ours.state_dict())
     pairs = [(ours, sw.SGDW(ours.parameters(), lr=0.05)), (theirs, torch.optim.SGD(theirs.parameters(), 0.05, 0.9))]
     inputs = torch.randn(8, 5)
@@ -44,22 +46,22 @@ def test_without_decay_it_is_pytorchs_sgd():
     torch.testing.assert_close(ours.bias, theirs.bias)
 
 
-def test_decay_is_not_multiplied_by_the_learning_rate():
-    parameter = torch.nn.Parameter(torch.tensor([2.0]))
+def test_decay_is_not_multiplied_by_the_learning_rate() -> None:
+    parameter = nn.Parameter(torch.tensor([2.0]))
     optimizer = sw.SGDW([parameter], lr=0.0, weight_decay=0.25)
     parameter.grad = torch.tensor([5.0])
     optimizer.step()
     assert parameter.item() == 1.5
 
 
-def test_a_saved_state_continues_exactly():
+def test_a_saved_state_continues_exactly() -> None:
     torch.manual_seed(0)
-    first = torch.nn.Parameter(torch.randn(4))
+    first = nn.Parameter(torch.randn(4))
     optimizer = sw.SGDW([first], lr=0.1, weight_decay=0.01)
     for _ in range(3):
         first.grad = torch.ones(4)
         optimizer.step()
-    second = torch.nn.Parameter(first.detach().clone())
+    second = nn.Parameter(first.detach().clone())
     other = sw.SGDW([second], lr=0.5)
     other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     for parameter, resumed in ((first, optimizer), (second, other)):
@@ -68,15 +70,15 @@ def test_a_saved_state_continues_exactly():
     assert torch.equal(first, second)
 
 
-def test_parameters_without_a_gradient_stay_and_a_closure_is_called():
-    still, moving = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+def test_parameters_without_a_gradient_stay_and_a_closure_is_called() -> None:
+    still, moving = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
     optimizer = sw.SGDW([still, moving], lr=0.1, weight_decay=0.5)
 
-    def closure():
+    def closure() -> float:
         optimizer.zero_grad()
         loss = moving.square().sum()
         loss.backward()
-        return loss.item()
+        return float(loss.item())
 
     assert optimizer.step(closure) == 2.0
     assert still.tolist() == [1.0, 1.0] and moving.tolist() == pytest.approx([0.3, 0.3])
@@ -91,6 +93,34 @@ def test_parameters_without_a_gradient_stay_and_a_closure_is_called():
         ({"lr": 0.1, "weight_decay": 1.0}, "weight_decay must be"),
     ],
 )
-def test_settings_outside_their_range_are_refused_by_name(settings, message):
+def test_optimizer_settings_outside_their_range_are_refused_by_name(settings: dict[str, float], message: str) -> None:
     with pytest.raises(sw.SignwiseError, match=message):
-        sw.SGDW([torch.nn.Parameter(torch.ones(1))], **settings)
+        sw.SGDW([nn.Parameter(torch.ones(1))], **settings)
+
+
+def network() -> Any:  # nn.Sequential, whose items mypy does not know
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.Sequential(nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 1)),
+        nn.Flatten(),
+        nn.Linear(16, 8),
+        nn.Linear(8, 2),
+    )
+
+
+def test_decay_reaches_weights_and_leaves_biases_and_norms_alone() -> None:
+    model = network()
+    sw.binarize_(model)
+    decayed, spared = sw.param_groups(model, weight_decay=1e-3)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    assert decayed["weight_decay"] == 1e-3 and spared["weight_decay"] == 0
+    assert {names[id(p)] for p in decayed["params"]} == {"0.weight", "2.0.weight", "2.1.weight", "4.weight", "5.weight"}
+    assert {names[id(p)] for p in spared["params"]} == set(names.values()) - {names[id(p)] for p in decayed["params"]}
+
+
+def test_frozen_parameters_are_left_out_of_the_groups() -> None:
+    model = network()
+    model[0].weight.requires_grad_(False)
+    listed = [parameter for group in sw.param_groups(model, 0.1) for parameter in group["params"]]
+    assert all(parameter is not model[0].weight for parameter in listed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from signwise.cli import main
-from signwise.training import Options, recipe
+from signwise.training import Options, get_recipe
 from signwise.training.run import train
 
 PNG = b"\x89PNG"
@@ -19,10 +19,8 @@ PNG = b"\x89PNG"
 def run(synthetic_data: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two epochs with two watched layers."""
     folder = tmp_path_factory.mktemp("run")
-    options = Options(
-        out=folder, data=synthetic_data("mnist"), device="cpu", threads=1, tensorboard=False, watch=("conv*",)
-    )
-    train(recipe("lenet5-mnist").changed(epochs=2, batch_size=50), options)
+    options = Options(data=synthetic_data("mnist"), device="cpu", threads=1, tensorboard=False, watch=("conv*",))
+    train(get_recipe("lenet5-mnist").changed(epochs=2, batch_size=50), folder, options=options)
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +12,11 @@ import numpy as np
 import pytest
 
 from signwise.cli import main
-from signwise.cli.train import default_folder
+from signwise.cli.train import default_folder, flag_of
 from signwise.datasets import load
 from signwise.program.operations import Dense, Flatten
 from signwise.program.program import Program
-from signwise.training import Recipe, recipe
+from signwise.training import Recipe, get_recipe
 from signwise.training.run_folder import read_config
 
 
@@ -36,9 +37,25 @@ def run(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_setting_of_a_recipe_has_a_flag_and_arrives(run: Path) -> None:
+def test_every_setting_of_a_recipe_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = capsys.readouterr().out
+    for entry in dataclasses.fields(Recipe):
+        assert entry.name == "name" or re.search(rf"^  {flag_of(entry.name)}[ ,]", shown, re.M), entry.name
+
+
+def test_library_errors_name_the_flag(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "lenet5-mnist", "--data", str(digits), "--device", "cpu", "--out", str(tmp_path)]
+    assert main([*command, "--watch", "fc*"]) == 2
+    assert "--watch pattern 'fc*' matches no binary layer" in capsys.readouterr().err
+    assert main([*command, "--sync-batch-norm"]) == 2
+    assert "--sync-batch-norm needs an accelerator" in capsys.readouterr().err
+
+
+def test_settings_on_the_command_line_arrive_in_the_recipe(run: Path) -> None:
     expected = dataclasses.replace(
-        recipe("lenet5-mnist"),
+        get_recipe("lenet5-mnist"),
         epochs=2,
         batch_size=10,
         learning_rate=0.02,
@@ -72,7 +89,7 @@ def test_a_run_is_resumed_without_repeating_its_settings_and_refuses_other_ones(
     assert main(["train", "resnet20-cifar10", *again[2:]]) == 2
     assert "was begun with name lenet5-mnist, not resnet20-cifar10" in capsys.readouterr().err
     assert main(again[:-1]) == 2
-    assert "already holds a run" in capsys.readouterr().err
+    assert "already holds a run: continue it with --resume, or choose another --out" in capsys.readouterr().err
 
 
 def test_eval_gives_the_error_that_training_recorded(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +131,7 @@ def test_eval_of_a_folder_without_a_run_says_so(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_run_goes_where_its_name_says() -> None:
-    binary, full = recipe("lenet5-mnist"), recipe("lenet5-mnist", bits=32)
+    binary, full = get_recipe("lenet5-mnist"), get_recipe("lenet5-mnist", bits=32)
     assert default_folder(binary) == Path("runs/lenet5-mnist")
     assert default_folder(full) == Path("runs/lenet5-mnist-32bit")
     assert default_folder(binary.changed(seed=2)) == Path("runs/lenet5-mnist-seed2")

@@ -1,4 +1,4 @@
-"""The small recipe's options, its command line, and what its runs leave behind."""
+"""Options and command line of the small recipe, and what its runs leave behind."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SmallOptions = Callable[..., Options]
 
 
 @pytest.fixture
-def options(digits: Path, tmp_path: Path) -> SmallOptions:
-    """``options(out="run", ...)``: options for the small recipe in a folder of this test."""
+def options(digits: Path) -> SmallOptions:
+    """``options(...)``: options for the small recipe."""
 
-    def make(out: str = "run", **more: Any) -> Options:
+    def make(**more: Any) -> Options:
         defaults: dict[str, Any] = {"data": digits, "device": "cpu", "tensorboard": False}
-        return Options(out=tmp_path / out, **defaults | more)
+        return Options(**defaults | more)
 
     return make
 
@@ -35,7 +35,7 @@ def small_command(digits: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def story() -> Callable[[Path], Any]:
-    """``story(folder)``: all that a run leaves behind and that must not depend on when it was interrupted."""
+    """``story(folder)``: what a run leaves behind, apart from times, so that runs can be compared."""
 
     def read(folder: Path) -> Any:
         metrics = read_records(folder / "metrics.jsonl")

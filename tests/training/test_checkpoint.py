@@ -74,7 +74,12 @@ def test_a_crash_between_the_two_renames_leaves_the_one_before(tmp_path: Path) -
 
 def test_a_reader_beside_a_writer_always_finds_a_whole_checkpoint(tmp_path: Path) -> None:
     checkpoint.write(tmp_path, make(0))
-    writer = threading.Thread(target=lambda: [checkpoint.write(tmp_path, make(step)) for step in range(1, 500)])
+
+    def write_many() -> None:
+        for step in range(1, 500):
+            checkpoint.write(tmp_path, make(step))
+
+    writer = threading.Thread(target=write_many)
     writer.start()
     steps = []
     while writer.is_alive():
@@ -110,7 +115,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("os.fsync", no_space)
     with pytest.raises(
-        SignwiseError, match=r"cannot write .*: No space left on device; what was saved before is intact"
+        SignwiseError, match=r"cannot write .*: No space left on device; the previous checkpoint is intact"
     ):
         checkpoint.write(tmp_path, make(2))
     monkeypatch.undo()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from signwise.training import recipe
+from signwise.training import get_recipe
 from signwise.training.cost import network_cost
 
 # Filters of 3x3 weights: (side of the image, pairs of input and output channels), counted by hand.
@@ -36,6 +36,6 @@ def three_by_three(stages: tuple[tuple[int, int], ...]) -> int:
     ],
 )
 def test_costs_are_those_counted_by_hand(name: str, binary_weights: int, macs: int) -> None:
-    cost = network_cost(recipe(name))
+    cost = network_cost(get_recipe(name))
     assert (cost.binary_weights, cost.macs) == (binary_weights, macs)
-    assert network_cost(recipe(name, bits=32)).binary_weights == 0
+    assert network_cost(get_recipe(name, bits=32)).binary_weights == 0

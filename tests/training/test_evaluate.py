@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import signwise as sw
+from signwise.training.data import Split
 from signwise.training.distributed import World
 from signwise.training.evaluate import reestimated_batch_norm, score
 
@@ -20,21 +23,21 @@ def network() -> nn.Sequential:
     return model
 
 
-def test_the_score_is_that_of_the_signs_over_batches_of_any_size() -> None:
+def test_the_score_belongs_to_the_signs_whatever_the_batch_size() -> None:
     model, images, labels = network(), torch.randn(1203, 6), torch.randint(0, 3, (1203,))
     model.train()
-    found = score(model, images, labels, ALONE)
-    reference = network().eval()
+    found = score(model, Split(images, labels), ALONE)
+    reference: Any = network().eval()
     with torch.no_grad():
         signs = torch.where(reference[0].weight > 0, 1.0, -1.0)
         hidden = F.relu(reference[1](F.linear(images, signs, reference[0].bias)))
-        answers = reference[3](hidden)
-    assert found.error == 100 * int((answers.argmax(1) != labels).sum()) / 1203
-    assert abs(found.loss - float(F.cross_entropy(answers, labels))) < 1e-5
+        outputs = reference[3](hidden)
+    assert found.error == 100 * int((outputs.argmax(1) != labels).sum()) / 1203
+    assert abs(found.loss - float(F.cross_entropy(outputs, labels))) < 1e-5
     assert model.training
 
 
-def test_re_estimated_statistics_are_those_of_the_deployed_outputs_and_go_again() -> None:
+def test_re_estimated_statistics_belong_to_the_deployed_outputs_and_are_taken_back() -> None:
     model, images = network(), torch.randn(1200, 6)
     norm = model[1]
     assert isinstance(norm, nn.BatchNorm1d)

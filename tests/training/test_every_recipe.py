@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 import signwise.cli
-from signwise.training import NAMES, checkpoint
+from signwise.training import RECIPES, checkpoint
 from signwise.training.run_folder import read_config, read_records
 
+pytestmark = pytest.mark.slow
+
 # The wide network takes seconds for a step on two images: each of its data sets once, each bit width once.
-RUNS = [(name, bits) for name in NAMES for bits in (1, 32) if not name.startswith("wrn")]
+RUNS = [(name, bits) for name in RECIPES for bits in (1, 32) if not name.startswith("wrn")]
 RUNS += [("wrn28_10-cifar10", 32), ("wrn28_10-cifar100", 1)]
 
 

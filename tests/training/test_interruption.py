@@ -13,9 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import signwise.cli
 from signwise.training import checkpoint
 from signwise.training.run_folder import read_config
+
+pytestmark = pytest.mark.slow
 
 Story = Callable[[Path], Any]
 
@@ -83,7 +87,7 @@ def test_a_kill_in_the_middle_of_an_epoch_loses_no_step_that_was_saved(
     assert read_config(tmp_path)["resumed"][0]["step"] == saved
 
 
-def test_ctrl_c_and_sigterm_stop_cleanly_with_a_checkpoint_and_say_how_to_go_on(
+def test_ctrl_c_and_sigterm_stop_cleanly_with_a_checkpoint_and_the_command_to_resume(
     small_command: list[str], tmp_path: Path
 ) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -100,7 +104,7 @@ def test_ctrl_c_and_sigterm_stop_cleanly_with_a_checkpoint_and_say_how_to_go_on(
         _, complaints = process.communicate(timeout=60)
         assert process.returncode == 128 + number, complaints
         assert complaints.startswith(
-            f"stopped after step {steps_done(folder)}; go on with: signwise train lenet5-mnist"
+            f"stopped after step {steps_done(folder)}; resume with: signwise train lenet5-mnist"
         )
         assert complaints.endswith("--resume\n") and steps_done(folder) > 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import subprocess
@@ -17,39 +16,59 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
-from signwise.training.divergence import DivergenceError
-from signwise.training.trained import evaluate_run, load_run
 from torch import nn
 
+import signwise as sw
 from signwise.errors import SignwiseError
-from signwise.training import Options, Recipe, checkpoint
+from signwise.training import Options, Outcome, Recipe, checkpoint
 from signwise.training import run as run_module
 from signwise.training.distributed import World
+from signwise.training.loop import EpochRecord, Event, Reporter, Saved, Started
 from signwise.training.run import train
-from signwise.training.run_folder import read_config, read_records
+from signwise.training.run_folder import evaluate_run, load_run, read_config, read_records
+from signwise.training.step import DivergenceError
 
 SmallOptions = Callable[..., Options]
 Story = Callable[[Path], Any]
 
 
-def test_everything_about_a_run_is_recorded(small: Recipe, options: SmallOptions) -> None:
+class Events(Reporter):
+    """Collects events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.closed = False
+
+    @property
+    def started(self) -> Started:
+        (event,) = (event for event in self.events if isinstance(event, Started))
+        return event
+
+    def report(self, event: Event) -> None:
+        self.events.append(event)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_everything_about_a_run_is_recorded(small: Recipe, options: SmallOptions, tmp_path: Path) -> None:
     chosen = options(tensorboard=True, watch=("conv*",))
-    outcome = train(small, chosen)
-    config = read_config(chosen.out)
+    outcome = train(small, tmp_path / "run", options=chosen)
+    config = read_config(tmp_path / "run")
     assert Recipe.from_json(config["recipe"]) == small
     assert config["network"]["binary_weights"] == 425_500 and config["total_steps"] == 40
     assert {"torch", "python", "numpy", "signwise"} <= config["versions"].keys()
     assert {"revision", "hardware", "started", "finished", "threads", "processes"} <= config.keys()
     assert config["result"]["best_error"] == outcome.progress.best_error
 
-    rows = read_records(chosen.out / "metrics.jsonl")
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and [row["step"] for row in rows] == [10, 20, 30, 40]
     assert rows[-1]["alpha"] == 1 and rows[-1]["zeta"] == 12
     # At the end the relaxed weights are the signs, to e^-12: the two networks answer alike.
     assert rows[-1]["error"] == rows[-1]["relaxed_error"] < 90 and rows[-1]["train_loss"] < rows[0]["train_loss"]
     assert rows[0]["weight_decay"] == pytest.approx(small.weight_decay * 0.3)
 
-    states = read_records(chosen.out / "state.jsonl")
+    states = read_records(tmp_path / "run" / "state.jsonl")
     assert [(state["epoch"], state["layer"]) for state in states] == [
         (epoch, layer) for epoch in range(5) for layer in ("conv1", "conv2")
     ]
@@ -59,7 +78,7 @@ def test_everything_about_a_run_is_recorded(small: Recipe, options: SmallOptions
 
 
 def test_tensorboard_has_each_epoch_once_although_the_run_was_interrupted(
-    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     chosen = options(tensorboard=True, resume=True)
     write = checkpoint.write
@@ -71,14 +90,16 @@ def test_tensorboard_has_each_epoch_once_although_the_run_was_interrupted(
 
     monkeypatch.setattr(checkpoint, "write", fail_after_the_second_epoch)
     with pytest.raises(SignwiseError, match="a crash"):
-        train(small, chosen)
+        train(small, tmp_path / "run", options=chosen)
     monkeypatch.undo()
-    train(small, chosen)
+    train(small, tmp_path / "run", options=chosen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TensorBoard's own
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+            EventAccumulator,
+        )
 
-        events = EventAccumulator(str(chosen.out), size_guidance={"histograms": 0}).Reload()  # 0 keeps all
+        events = EventAccumulator(str(tmp_path / "run"), size_guidance={"histograms": 0}).Reload()  # 0 keeps all
     assert [event.step for event in events.Scalars("error")] == [10, 20, 30, 40]
     for form in ("latent", "relaxed", "sign"):
         assert [event.step for event in events.Histograms(f"conv2/{form}")] == [10, 20, 30, 40]
@@ -87,75 +108,81 @@ def test_tensorboard_has_each_epoch_once_although_the_run_was_interrupted(
 
 
 @pytest.mark.parametrize("method", ["binary_connect", "scaled_sign", "straight_through"])
-def test_the_other_methods_train_by_the_same_recipe(method: str, small: Recipe, options: SmallOptions) -> None:
+def test_the_other_methods_train_by_the_same_recipe(
+    method: str, small: Recipe, options: SmallOptions, tmp_path: Path
+) -> None:
     chosen = options()
-    train(small.changed(method=method), chosen)
-    rows = read_records(chosen.out / "metrics.jsonl")
+    train(small.changed(method=method), tmp_path / "run", options=chosen)
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
     assert rows[-1]["train_loss"] < rows[0]["train_loss"] and rows[-1]["error"] < 80
 
 
-def test_the_saved_weights_give_the_recorded_errors(small: Recipe, options: SmallOptions) -> None:
+def test_the_saved_weights_give_the_recorded_errors(small: Recipe, options: SmallOptions, tmp_path: Path) -> None:
     chosen = options()
-    train(small, chosen)
-    rows = read_records(chosen.out / "metrics.jsonl")
+    train(small, tmp_path / "run", options=chosen)
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
     for which, row in (("best", min(rows, key=lambda row: float(row["error"]))), ("last", rows[-1])):
-        report = evaluate_run(chosen.out, which, device=torch.device("cpu"), data=chosen.data)
+        report = evaluate_run(tmp_path / "run", which, device=torch.device("cpu"), data=chosen.data)
         assert (report["error"], report["relaxed_error"]) == (row["error"], row["relaxed_error"])
-        assert load_run(chosen.out, which).step == row["step"]
+        assert load_run(tmp_path / "run", which).step == row["step"]
 
 
-def test_full_precision_learns_and_has_no_relaxed_error(small: Recipe, options: SmallOptions) -> None:
+def test_full_precision_learns_and_has_no_relaxed_error(small: Recipe, options: SmallOptions, tmp_path: Path) -> None:
     chosen = options()
-    train(small.changed(bits=32, t_alpha=None), chosen)
-    rows = read_records(chosen.out / "metrics.jsonl")
+    train(small.changed(bits=32, t_alpha=None), tmp_path / "run", options=chosen)
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
     assert rows[-1]["relaxed_error"] is rows[-1]["alpha"] is None and rows[-1]["error"] < 50
-    assert not (chosen.out / "state.jsonl").exists()
+    assert not (tmp_path / "run" / "state.jsonl").exists()
 
 
 def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_not(
-    small: Recipe, options: SmallOptions, story: Story
+    small: Recipe, options: SmallOptions, story: Story, tmp_path: Path
 ) -> None:
     for name, seed in (("one", 0), ("two", 0), ("other", 1)):
-        train(small.changed(seed=seed), options(name))
-    one, two, other = (story(options(name).out) for name in ("one", "two", "other"))
+        train(small.changed(seed=seed), tmp_path / name, options=options())
+    one, two, other = (story(tmp_path / name) for name in ("one", "two", "other"))
     assert one == two and one != other
 
 
-def test_a_finished_run_that_is_resumed_stays_as_it_is(small: Recipe, options: SmallOptions, story: Story) -> None:
-    train(small, options())
-    before = story(options().out)
-    train(small, options(resume=True))
-    assert story(options().out) == before
+def test_a_finished_run_that_is_resumed_stays_as_it_is(
+    small: Recipe, options: SmallOptions, story: Story, tmp_path: Path
+) -> None:
+    train(small, tmp_path / "run", options=options())
+    before = story(tmp_path / "run")
+    train(small, tmp_path / "run", options=options(resume=True))
+    assert story(tmp_path / "run") == before
 
 
-def test_a_run_goes_on_with_the_recipe_that_it_was_begun_with(small: Recipe, options: SmallOptions) -> None:
-    train(small, options())
+def test_a_run_resumes_with_the_recipe_that_it_was_begun_with_only(
+    small: Recipe, options: SmallOptions, tmp_path: Path
+) -> None:
+    train(small, tmp_path / "run", options=options())
     with pytest.raises(SignwiseError, match="begun with seed 0, not 1"):
-        train(small.changed(seed=1), options(resume=True))
+        train(small.changed(seed=1), tmp_path / "run", options=options(resume=True))
     with pytest.raises(SignwiseError, match="already holds a run"):
-        train(small, options())
+        train(small, tmp_path / "run", options=options())
 
 
 def test_batch_norm_re_estimation_touches_what_is_evaluated_and_not_training(
-    small: Recipe, options: SmallOptions
+    small: Recipe, options: SmallOptions, tmp_path: Path
 ) -> None:
-    train(small, options("plain"))
-    train(small.changed(reestimate_batch_norm=100), options("again"))
-    plain, again = (read_records(options(name).out / "metrics.jsonl") for name in ("plain", "again"))
+    train(small, tmp_path / "plain", options=options())
+    train(small.changed(reestimate_batch_norm=100), tmp_path / "again", options=options())
+    plain, again = (read_records(tmp_path / name / "metrics.jsonl") for name in ("plain", "again"))
     assert [row["train_loss"] for row in plain] == [row["train_loss"] for row in again]
     assert [row["relaxed_error"] for row in plain] == [row["relaxed_error"] for row in again]
     # While α is small the running statistics belong to other weights than the signs: that is what it is for.
     assert again[0]["error"] < plain[0]["error"]
-    report = evaluate_run(options("again").out, "last", device=torch.device("cpu"), data=options().data)
+    report = evaluate_run(tmp_path / "again", "last", device=torch.device("cpu"), data=options().data)
     assert report["error"] == again[-1]["error"]
 
 
-def test_a_full_disk_stops_the_run_with_its_name_and_the_checkpoint_before_still_goes_on(
-    small: Recipe, options: SmallOptions, story: Story, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_stops_the_run_and_the_checkpoint_before_it_resumes(
+    small: Recipe, options: SmallOptions, story: Story, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    train(small, options("whole"))
+    train(small, tmp_path / "whole", options=options())
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    write, written = checkpoint.write, []
+    write, written = checkpoint.write, list[int]()
 
     def fill_the_disk_after_twelve(folder: Path, state: checkpoint.Checkpoint) -> None:
         if len(written) == 12:
@@ -166,65 +193,67 @@ def test_a_full_disk_stops_the_run_with_its_name_and_the_checkpoint_before_still
     monkeypatch.setattr(checkpoint, "write", fill_the_disk_after_twelve)
     try:
         with pytest.raises(SignwiseError, match=r"cannot write .*checkpoint.safetensors: File too large; .* is intact"):
-            train(small, options(checkpoint_minutes=0.0))
+            train(small, tmp_path / "run", options=options(checkpoint_minutes=0.0))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     monkeypatch.undo()
-    found, complaints = checkpoint.read(options().out)
+    found, complaints = checkpoint.read(tmp_path / "run")
     assert found is not None and found.record["progress"]["step"] == written[-1] == 12 and not complaints
-    train(small, options(resume=True))
-    assert story(options().out) == story(options("whole").out)
+    train(small, tmp_path / "run", options=options(resume=True))
+    assert story(tmp_path / "run") == story(tmp_path / "whole")
 
 
-def test_a_checkpoint_cut_short_is_passed_over_and_the_run_ends_as_if_it_never_happened(
-    small: Recipe, options: SmallOptions, story: Story, capsys: pytest.CaptureFixture[str]
+def test_a_checkpoint_cut_short_is_skipped_and_the_run_ends_as_if_it_never_happened(
+    small: Recipe, options: SmallOptions, story: Story, tmp_path: Path
 ) -> None:
-    train(small, options("whole"))
+    train(small, tmp_path / "whole", options=options())
     chosen = options()
-    train(small, chosen)
-    path = chosen.out / checkpoint.CURRENT
+    train(small, tmp_path / "run", options=chosen)
+    path = tmp_path / "run" / checkpoint.CURRENT
     path.write_bytes(path.read_bytes()[:1000])
-    train(small, options(resume=True))
-    assert "going on from the checkpoint before it" in capsys.readouterr().out
-    assert story(chosen.out) == story(options("whole").out)
+    reporter = Events()
+    train(small, tmp_path / "run", options=options(resume=True), reporters=[reporter])
+    (note,) = reporter.started.notes
+    assert "checkpoint.safetensors is cut short" in note and reporter.started.step == 30
+    assert story(tmp_path / "run") == story(tmp_path / "whole")
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_step_layer_and_advice(
-    small: Recipe, options: SmallOptions
+    small: Recipe, options: SmallOptions, tmp_path: Path
 ) -> None:
     diverging = small.changed(bits=32, t_alpha=None, learning_rate=1e38, warmup_epochs=0.0)
     with pytest.raises(
         DivergenceError, match=r"at step \d+ \(epoch 1\): .* layer \w+ is not finite; try a lower"
     ) as caught:
-        train(diverging, options(checkpoint_minutes=0.0))
-    assert "--lr, now 1e+38" in str(caught.value)
-    found, _ = checkpoint.read(options().out)
+        train(diverging, tmp_path / "run", options=options(checkpoint_minutes=0.0))
+    assert "`learning_rate` (now 1e+38)" in str(caught.value)
+    found, _ = checkpoint.read(tmp_path / "run")
     if found is not None:
         assert all(bool(torch.isfinite(value).all()) for value in found.tensors.values())
 
 
 def test_processes_that_do_not_divide_the_batch_or_the_sync_that_needs_a_gpu_are_refused(
-    small: Recipe, options: SmallOptions
+    small: Recipe, options: SmallOptions, tmp_path: Path
 ) -> None:
     with pytest.raises(SignwiseError, match="needs an accelerator"):
-        train(small, options(sync_batch_norm=True))
+        train(small, tmp_path / "run", options=options(sync_batch_norm=True))
     with pytest.raises(SignwiseError, match="device 'nowhere' is not available"):
-        train(small, options(device="nowhere"))
+        train(small, tmp_path / "run", options=options(device="nowhere"))
     with pytest.raises(SignwiseError, match="matches no binary layer; there are conv1, conv2, dense1"):
-        train(small, options("other", watch=("fc*",)))
+        train(small, tmp_path / "other", options=options(watch=("fc*",)))
     # What is refused leaves no run behind that the corrected command would stumble over.
-    train(small.changed(epochs=1), options("other", watch=("conv1",)))
+    train(small.changed(epochs=1), tmp_path / "other", options=options(watch=("conv1",)))
 
 
 def test_a_restart_of_another_job_does_not_take_over_a_run_that_was_there(
-    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     short, cpu = small.changed(epochs=1), torch.device("cpu")
 
     def attempt(job: str, restarts: int) -> None:
         world = World(rank=0, size=1, device=cpu, restarts=restarts, job=job)
         monkeypatch.setattr(run_module, "join_world", lambda device: contextlib.nullcontext(world))
-        train(short, options())
+        train(short, tmp_path / "run", options=options())
 
     attempt("mine", 0)
     attempt("mine", 1)
@@ -232,37 +261,38 @@ def test_a_restart_of_another_job_does_not_take_over_a_run_that_was_there(
         attempt("yours", 1)
 
 
-def test_the_network_is_gone_when_the_processes_part(
-    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+def test_ddp_is_gone_before_the_process_group(
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrapped: list[weakref.ref[nn.Module]] = []
 
     class Watched(World):
-        def wrapped(self, model: nn.Module) -> nn.Module:
-            wrapped.append(weakref.ref(model))
-            return model
+        def wrap(self, model: nn.Module) -> nn.Module:
+            wrapper = nn.Sequential(model)
+            wrapped.append(weakref.ref(wrapper))
+            return wrapper
 
     @contextlib.contextmanager
     def join_world(device: str) -> Iterator[World]:
         yield Watched(rank=0, size=1, device=torch.device(device))
-        assert [network() for network in wrapped] == [None]
+        assert [wrapper() for wrapper in wrapped] == [None]
 
     monkeypatch.setattr(run_module, "join_world", join_world)
-    train(small.changed(epochs=1), options())
+    train(small.changed(epochs=1), tmp_path / "run", options=options())
 
 
 def test_a_compiled_step_is_compiled_once_and_trains_alike(
-    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     torch.compiler.reset()  # what other tests compiled of the same wrapper would count as a first time
     compile_for_real = torch.compile
     # Tracing is what α, ζ or a changing batch could upset; generating code for it would take a minute more.
     monkeypatch.setattr(torch, "compile", lambda model: compile_for_real(model, backend="eager", fullgraph=True))
     with torch._dynamo.config.patch(error_on_recompile=True):
-        train(small.changed(epochs=2), options("compiled", compiled=True))
+        train(small.changed(epochs=2), tmp_path / "compiled", options=options(compiled=True))
     monkeypatch.undo()
-    train(small.changed(epochs=2), options("plain"))
-    losses = [read_records(options(name).out / "metrics.jsonl")[-1]["train_loss"] for name in ("compiled", "plain")]
+    train(small.changed(epochs=2), tmp_path / "plain", options=options())
+    losses = [read_records(tmp_path / name / "metrics.jsonl")[-1]["train_loss"] for name in ("compiled", "plain")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
@@ -276,12 +306,36 @@ def test_bfloat16_trains(small_command: list[str], tmp_path: Path) -> None:
     assert row["train_loss"] < 2.5
 
 
-def test_a_run_without_weights_cannot_be_evaluated(small: Recipe, options: SmallOptions) -> None:
-    chosen = options()
-    chosen.out.mkdir()
-    record = {"recipe": small.to_json(), "network": {"classes": list("0123456789")}}
-    (chosen.out / "config.json").write_text(json.dumps(record))
-    with pytest.raises(SignwiseError, match="has no weights yet"):
-        load_run(chosen.out)
-    with pytest.raises(SignwiseError, match="which must be best or last"):
-        load_run(chosen.out, "first")
+def test_without_a_folder_the_model_and_its_errors_come_back_and_nothing_is_written(
+    small: Recipe, options: SmallOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = train(small, options=options())
+    assert not list(tmp_path.iterdir())
+    stored = train(small, tmp_path / "run", options=options())
+    again = load_run(tmp_path / "run", "last").model
+    for name, value in again.state_dict().items():
+        assert torch.equal(outcome.model.state_dict()[name], value)
+        assert torch.equal(stored.model.state_dict()[name], value)
+    assert not outcome.model.training and outcome.folder is None
+    assert outcome.progress.best_error == stored.progress.best_error
+    with pytest.raises(SignwiseError, match="`resume` needs `out`"):
+        train(small, options=options(resume=True))
+
+
+def test_a_reporter_hears_each_epoch_before_the_checkpoint_that_counts_it_and_is_closed(
+    small: Recipe, options: SmallOptions, tmp_path: Path
+) -> None:
+    reporter = Events()
+    train(small, str(tmp_path / "run"), options=options(), reporters=[reporter])
+    kinds = [type(event) for event in reporter.events]
+    assert kinds == [Started] + 4 * [EpochRecord, Saved]
+    assert reporter.started.folder == tmp_path / "run" and reporter.started.total_steps == 40
+    records = [event for event in reporter.events if isinstance(event, EpochRecord)]
+    assert [record.to_json() for record in records] == read_records(tmp_path / "run" / "metrics.jsonl")
+    assert reporter.closed
+
+
+def test_train_is_public_and_tells_how_a_run_ended(small: Recipe, options: SmallOptions) -> None:
+    outcome = sw.training.train(small.changed(epochs=1), options=options())
+    assert isinstance(outcome, Outcome) and outcome.signal is None and outcome.is_main

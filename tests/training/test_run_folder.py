@@ -1,14 +1,39 @@
-"""A run's folder belongs to one process, and its records tell each epoch once."""
+"""A run's folder belongs to one process, its records hold each epoch once, and old folders still load."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
+from signwise import models
 from signwise.errors import FormatError, SignwiseError
-from signwise.training.run_folder import RunFolder, read_config, read_records
+from signwise.training import Options, Recipe, checkpoint
+from signwise.training.run import train
+from signwise.training.run_folder import RunFolder, load_run, read_config, read_records
+
+# A run of `tiny` below, written by version 0.1.0: stopped after step 12 of 20. `finished` holds its last weights and
+# metrics from the same version, trained to the end.
+OLD_RUN = Path(__file__).parent / "old_run"
+
+
+def tiny(num_classes: int) -> nn.Module:
+    return nn.Sequential(
+        nn.AvgPool2d(7),
+        nn.Flatten(),
+        nn.Linear(16, 12),
+        nn.BatchNorm1d(12),
+        nn.ReLU(),
+        nn.Linear(12, 12),
+        nn.BatchNorm1d(12),
+        nn.ReLU(),
+        nn.Linear(12, num_classes),
+    )
 
 
 def test_a_second_run_in_the_same_folder_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
@@ -23,7 +48,7 @@ def test_a_folder_with_a_run_is_refused_without_resume(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, resume=False)
     folder.write_config({"recipe": {}})
     folder.close()
-    with pytest.raises(SignwiseError, match="already holds a run: continue it with --resume, or choose another --out"):
+    with pytest.raises(SignwiseError, match="already holds a run: continue it with `resume`, or choose another `out`"):
         RunFolder(tmp_path, resume=False)
     RunFolder(tmp_path, resume=True).close()
 
@@ -52,7 +77,7 @@ def test_a_folder_without_a_run_says_so(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(SignwiseError, match="choose another folder with --out"):
+    with pytest.raises(SignwiseError, match="choose another `out`"):
         RunFolder(tmp_path / "file" / "run", resume=False)
 
 
@@ -61,3 +86,35 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     with pytest.raises(SignwiseError, match="cannot write to"):
         RunFolder(tmp_path, resume=False)
+
+
+def test_a_run_without_weights_cannot_be_loaded(small: Recipe, tmp_path: Path) -> None:
+    record = {"recipe": small.to_json(), "network": {"classes": list("0123456789")}}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(SignwiseError, match="has no weights yet"):
+        load_run(tmp_path)
+    with pytest.raises(SignwiseError, match="which must be best or last"):
+        load_run(tmp_path, "first")
+
+
+def test_a_run_of_an_older_version_loads_and_resumes_to_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "MODELS", models.MODELS | {"tiny": tiny})
+    folder = tmp_path / "run"
+    shutil.copytree(OLD_RUN, folder, ignore=shutil.ignore_patterns("finished"))
+    assert load_run(folder).step == 5 and load_run(folder, "last").step == 12
+    recipe = Recipe.from_json(read_config(folder)["recipe"])
+    train(recipe, folder, options=Options(device="cpu", resume=True, tensorboard=False))
+
+    assert read_config(folder)["resumed"][0]["step"] == 12
+    expected = checkpoint.read_tensors(OLD_RUN / "finished" / "last.safetensors").tensors
+    found = checkpoint.read_tensors(folder / "last.safetensors").tensors
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6)  # processors round differently
+    old, new = (read_records(path / "metrics.jsonl") for path in (OLD_RUN / "finished", folder))
+    assert [list(row) for row in new] == [list(row) for row in old]
+    for before, now in zip(old, new, strict=True):
+        for name in before.keys() - {"seconds", "images_per_second"}:
+            assert now[name] == pytest.approx(before[name], rel=1e-4)

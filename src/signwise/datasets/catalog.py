@@ -1,4 +1,4 @@
-"""The four data sets of the library, with the hashes of every file in every form."""
+"""The four data sets of the library, with the hash of every file in every form in which it is published."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from pathlib import Path
 
 from signwise.datasets.cifar import BinaryLayout, PickledLayout
 from signwise.datasets.dataset import Dataset
-from signwise.datasets.download import Download
+from signwise.datasets.download import Archive, Download, Files
 from signwise.datasets.idx import IdxLayout
 from signwise.datasets.known_file import KnownFile
-from signwise.datasets.source import Archive, Files
 
 _FASHION_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _CIFAR_ADDRESS = "https://www.cs.toronto.edu/~kriz"
@@ -22,10 +21,14 @@ MNIST = Dataset(
     layouts=(
         IdxLayout(
             folders=("mnist", "MNIST/raw"),
-            train_images=KnownFile("train-images-idx3-ubyte", "md5:6bbc9ace898e44ae57da46a324031adb", 47_040_016),
-            train_labels=KnownFile("train-labels-idx1-ubyte", "md5:a25bea736e30d166cdddb491f175f624", 60_008),
-            test_images=KnownFile("t10k-images-idx3-ubyte", "md5:2646ac647ad5339dbf082846283269ea", 7_840_016),
-            test_labels=KnownFile("t10k-labels-idx1-ubyte", "md5:27ae3e4e09519cfbb04c329615203637", 10_008),
+            train=(
+                KnownFile("train-images-idx3-ubyte", "md5:6bbc9ace898e44ae57da46a324031adb", 47_040_016),
+                KnownFile("train-labels-idx1-ubyte", "md5:a25bea736e30d166cdddb491f175f624", 60_008),
+            ),
+            test=(
+                KnownFile("t10k-images-idx3-ubyte", "md5:2646ac647ad5339dbf082846283269ea", 7_840_016),
+                KnownFile("t10k-labels-idx1-ubyte", "md5:27ae3e4e09519cfbb04c329615203637", 10_008),
+            ),
         ),
     ),
     embedded=Path(__file__).parent / "embedded",
@@ -42,10 +45,14 @@ FASHION_MNIST = Dataset(
     layouts=(
         IdxLayout(
             folders=("fashion-mnist", "FashionMNIST/raw"),
-            train_images=KnownFile("train-images-idx3-ubyte", "md5:f4a8712d7a061bf5bd6d2ca38dc4d50a", 47_040_016),
-            train_labels=KnownFile("train-labels-idx1-ubyte", "md5:9018921c3c673c538a1fc5bad174d6f9", 60_008),
-            test_images=KnownFile("t10k-images-idx3-ubyte", "md5:8181f5470baa50b63fa0f6fddb340f0a", 7_840_016),
-            test_labels=KnownFile("t10k-labels-idx1-ubyte", "md5:15d484375f8d13e6eb1aabb0c3f46965", 10_008),
+            train=(
+                KnownFile("train-images-idx3-ubyte", "md5:f4a8712d7a061bf5bd6d2ca38dc4d50a", 47_040_016),
+                KnownFile("train-labels-idx1-ubyte", "md5:9018921c3c673c538a1fc5bad174d6f9", 60_008),
+            ),
+            test=(
+                KnownFile("t10k-images-idx3-ubyte", "md5:8181f5470baa50b63fa0f6fddb340f0a", 7_840_016),
+                KnownFile("t10k-labels-idx1-ubyte", "md5:15d484375f8d13e6eb1aabb0c3f46965", 10_008),
+            ),
         ),
     ),
     source=Files(
@@ -172,3 +179,6 @@ CIFAR100 = Dataset(
         members=_CIFAR100_BINARY.files,
     ),
 )
+
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (MNIST, FASHION_MNIST, CIFAR10, CIFAR100)}
+"""The data sets by the names that the command line and the recipes use."""

@@ -1,4 +1,4 @@
-"""Residual networks in their CIFAR form: a 3x3 stem without pooling, then stages of basic blocks.
+"""Residual networks for CIFAR: a 3x3 stem without pooling, then stages of basic blocks.
 
 K. He et al., *Deep Residual Learning for Image Recognition*, https://arxiv.org/abs/1512.03385
 """
@@ -36,7 +36,7 @@ class BasicBlock(nn.Module):
 def resnet18(num_classes: int = 10) -> nn.Sequential:
     """ResNet-18 for 32x32 images: two basic blocks at each of 64, 128, 256 and 512 channels.
 
-    Binarized without its first and last layer it has 10,985,472 binary weights.
+    With all but its first and last layer binarized, it has 10,985,472 binary weights.
 
     Args:
         num_classes: the number of outputs.
@@ -55,7 +55,7 @@ def resnet18(num_classes: int = 10) -> nn.Sequential:
 def resnet20(num_classes: int = 10) -> nn.Sequential:
     """ResNet-20 for 32x32 images: three basic blocks at each of 16, 32 and 64 channels.
 
-    Small enough to be trained on a CPU. Binarized without its first and last layer it has 267,264 binary weights.
+    Small enough to train on a CPU. With all but its first and last layer binarized, it has 267,264 binary weights.
 
     Args:
         num_classes: the number of outputs.

@@ -1,21 +1,23 @@
-"""The shortcut of a residual block, free of parameters."""
+"""The shortcut of a residual block, without parameters."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from signwise.errors import SignwiseError
+
 
 class Shortcut(nn.Module):
-    """The identity, brought to another shape without weights.
+    """The identity, adapted to another shape without weights.
 
-    Where the block halves the resolution, 2x2 pixels are averaged; where it adds channels, zeros are appended. All
-    the weights of the network are thus in its branches, and can be binary.
+    If the block halves the resolution, 2x2 pixels are averaged; if it adds channels, zeros are appended. So all
+    weights of the model are in its branches, where they can be binary.
 
     Args:
-        inputs: the channels that come in.
-        outputs: the channels that go out; at least ``inputs``.
-        stride: 1, or 2 where the resolution is halved.
+        inputs: the number of input channels.
+        outputs: the number of output channels, at least ``inputs``.
+        stride: 1, or 2 to halve the resolution.
 
     Example:
         >>> import torch
@@ -26,9 +28,9 @@ class Shortcut(nn.Module):
     def __init__(self, inputs: int, outputs: int, *, stride: int = 1) -> None:
         super().__init__()
         if outputs < inputs:
-            raise ValueError(f"outputs must be at least inputs, got {outputs} < {inputs}")
+            raise SignwiseError(f"outputs must be at least inputs, got {outputs} < {inputs}")
         if stride not in (1, 2):
-            raise ValueError(f"stride must be 1 or 2, got {stride}")
+            raise SignwiseError(f"stride must be 1 or 2, got {stride}")
         self.extra_channels = outputs - inputs
         self.stride = stride
 

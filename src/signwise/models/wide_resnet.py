@@ -36,7 +36,7 @@ class PreActivationBlock(nn.Module):
 def wrn28_10(num_classes: int = 10) -> nn.Sequential:
     """WRN-28-10 for 32x32 images: four pre-activation blocks at each of 160, 320 and 640 channels.
 
-    Binarized without its first and last layer it has 36,264,960 binary weights.
+    With all but its first and last layer binarized, it has 36,264,960 binary weights.
 
     Args:
         num_classes: the number of outputs.

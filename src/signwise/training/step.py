@@ -45,9 +45,9 @@ def build_model(recipe: Recipe, num_classes: int) -> nn.Module:
 
     PyTorch's own initialization draws from the recipe's seed on the CPU, so that it is the same on every device.
     """
-    factory = models.NAMES.get(recipe.model)
+    factory = models.MODELS.get(recipe.model)
     if factory is None:
-        raise SignwiseError(unknown_name("model", recipe.model, models.NAMES))
+        raise SignwiseError(unknown_name("model", recipe.model, models.MODELS))
     torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
     model = factory(num_classes=num_classes)
     if recipe.bits == 1:

@@ -1,4 +1,4 @@
-"""Several processes train as one does, and go on when one of them is killed."""
+"""Several processes train as one does, and the run survives when one of them is killed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from typing import Any
 
 import pytest
 import torch
-from signwise.training.device_images import to_device
-from signwise.training.network import build_network
-from signwise.training.stepper import Stepper
 from torch import nn
 
 import signwise.cli
 from signwise import models
-from signwise.datasets import load
-from signwise.errors import SignwiseError
-from signwise.training import Options, checkpoint, recipe
-from signwise.training.distributed import World
+from signwise.training import checkpoint
 from signwise.training.run_folder import read_config, read_records
+
+pytestmark = pytest.mark.slow
 
 Story = Callable[[Path], Any]
 
@@ -41,7 +37,7 @@ def plain(num_classes):
     hidden = [nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()]
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(32, num_classes))
 
-models.NAMES["plain"] = plain
+models.MODELS["plain"] = plain
 if __name__ == "__main__":
     code = main()
     names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
@@ -99,7 +95,7 @@ def test_the_same_batch_on_one_and_on_two_processes_gives_the_same_training(
     command: list[str], two_processes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain: dict[str, Any] = {"__name__": "plain"}
-    monkeypatch.setattr(models, "NAMES", dict(models.NAMES))
+    monkeypatch.setattr(models, "MODELS", dict(models.MODELS))
     exec(NETWORK, plain)
     assert isinstance(plain["plain"](10), nn.Module)
     assert signwise.cli.main([*command, "--out", str(tmp_path)]) == 0
@@ -141,14 +137,5 @@ def test_processes_that_are_asked_to_stop_do_so_after_the_same_step(
     output = output_of(process)
     found, _ = checkpoint.read(tmp_path)
     assert found is not None
-    assert f"stopped after step {found.record['progress']['step']}; go on with" in output, output
+    assert f"stopped after step {found.record['progress']['step']}; resume with" in output, output
     assert output.count("stopped after step") == 1 and "Traceback" not in output.split("stopped after")[0]
-
-
-def test_a_batch_that_does_not_divide_among_the_processes_is_refused(digits: Path, tmp_path: Path) -> None:
-    chosen = recipe("lenet5-mnist").changed(batch_size=25)
-    cpu = torch.device("cpu")
-    images = to_device(load("mnist", digits), chosen, cpu)
-    world = World(rank=0, size=2, device=cpu)
-    with pytest.raises(SignwiseError, match="a batch of 25 images does not divide among 2 processes"):
-        Stepper(chosen, Options(out=tmp_path), build_network(chosen, 10), images, world)
