@@ -36,7 +36,7 @@ def dataset_title(dataset: str) -> str:
         >>> dataset_title("cifar10")
         'CIFAR-10'
     """
-    return datasets.NAMES[dataset].title if dataset in datasets.NAMES else dataset
+    return datasets.DATASETS[dataset].title if dataset in datasets.DATASETS else dataset
 
 
 def method_title(method: str) -> str:

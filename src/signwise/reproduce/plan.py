@@ -190,7 +190,7 @@ def _measured_images(recipe: Recipe, device: torch.device) -> int:
 
 
 def _stepper(recipe: Recipe, device: torch.device) -> Stepper:
-    dataset = datasets.NAMES[recipe.dataset]
+    dataset = datasets.DATASETS[recipe.dataset]
     classes = len(dataset.classes)
     random = np.random.default_rng(0)
     count = recipe.batch_size
