@@ -19,7 +19,6 @@ from signwise.bench.network import Network, random_input, with_float_weights
 from signwise.bench.timing import Timing, alternate
 from signwise.bench.trial import Trial, spare_onednn_the_tiles, trial
 from signwise.errors import SignwiseError
-from signwise.program import reference as fallback
 
 ILLEGAL_INSTRUCTION = "Illegal instruction"
 
@@ -154,7 +153,7 @@ def _trials(
     failures: list[Failure] = []
     notes: list[str] = []
     examples = random_input(network.float32, 1)
-    reference = fallback.run(network.float32, examples)
+    reference = network.float32.reference(examples)
     bare = bare_bytes()
     for precision, engine in product(plan.precisions, plan.engines):
         if precision not in engine.precisions:

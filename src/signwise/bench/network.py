@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.export.onnx import float_weight
 from signwise.program import operations as ops
 from signwise.program.program import Program
 
@@ -45,14 +44,7 @@ def from_program(program: Program, count: int = 4) -> Network:
 
 def _quantized(program: Program, examples: npt.NDArray[np.float32]) -> Program | None:
     try:
-        from signwise.program.quantize import quantize
-
-        return quantize(program, examples)
-    except ModuleNotFoundError as error:
-        # The compiler is part of the training install.
-        if error.name != "torch":
-            raise
-        return None
+        return program.quantize(examples)
     except SignwiseError:
         return None
 
@@ -76,7 +68,7 @@ def with_float_weights(program: Program) -> Program:
         if isinstance(operation, ops.Conv | ops.Dense):
             # Named anew: layers may share a tensor of signs and differ in their scales.
             name = f"{operation.weight}.{index}"
-            tensors[name] = float_weight(program, operation)
+            tensors[name] = program.float_weight(operation)
             operation = replace(operation, weight=name, bits=32, scale=None)
         operations.append(operation)
         for kept in (getattr(operation, "scale", None), getattr(operation, "bias", None)):

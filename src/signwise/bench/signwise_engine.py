@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from signwise.bench.engine import Engine, Precision, Runner
@@ -44,7 +43,6 @@ class Numpy(Signwise):
     title = "numpy fallback"
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        from signwise.program.file import load
-        from signwise.program.reference import run
+        from signwise.program.program import Program
 
-        return partial(run, load(path))
+        return Program.load(path).reference
