@@ -37,7 +37,6 @@ from signwise.bench.network import Network, random_input
 from signwise.bench.report import as_data, table
 from signwise.convert import binarize_, first_and_last, last
 from signwise.provenance import processor, write_record
-from signwise.runtime.session import Session
 from signwise.schedule import BinarizationSchedule
 
 NETWORKS = ("lenet5", "vgg_small", "resnet18", "wrn28_10", "dense4096")
@@ -68,7 +67,7 @@ def untrained(name: str) -> Untrained:
     """One of the paper's networks with random binary weights and batch-norm statistics to match; takes raw pixels."""
     torch.manual_seed(0)
     shape = INPUT_SHAPES.get(name, _CIFAR_SHAPE)
-    bare = models.NAMES[name]()
+    bare = models.MODELS[name]()
     state_dict_bytes = _float_bytes(bare)
     binarize_(bare, skip=last if name == "lenet5" else first_and_last)
     model = nn.Sequential(models.Standardize([0.5] * shape[0], [0.25] * shape[0]), bare)
@@ -106,11 +105,10 @@ def _compiled(model: nn.Module, shape: tuple[int, ...], state_dict_bytes: int) -
     zeros = torch.zeros(1, *shape)
     program = compiler.compile(model, zeros)
     examples = random_input(program, 4)
-    quantized = compiler.compile(model, zeros, activations="int8", calibrate=examples)
-    network = Network(float32=program, int8=quantized, examples=examples)
+    network = Network(float32=program, int8=program.quantize(examples), examples=examples)
     with torch.inference_mode():
         expected = model(torch.from_numpy(examples)).numpy()
-    difference = float(np.abs(Session(program)(examples) - expected).max() / np.abs(expected).max())
+    difference = float(np.abs(program(examples) - expected).max() / np.abs(expected).max())
     return Untrained(network=network, state_dict_bytes=state_dict_bytes, difference=difference)
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from signwise.cli import main
 from signwise.errors import SignwiseError
+from signwise.program import load
 from signwise.quickstart import BITS, Row, short_recipe, table, train_side_by_side
-from signwise.runtime import load
 from signwise.training.run_folder import read_records
-
 
 Finished = tuple[Path, Path, str]
 

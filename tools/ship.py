@@ -14,7 +14,6 @@ import torch
 from signwise import datasets
 from signwise.compiler import compile as compile_model
 from signwise.errors import SignwiseError
-from signwise.program.evaluate import error_rate
 from signwise.reproduce.experiments import is_full
 from signwise.reproduce.plan import plan
 from signwise.reproduce.records import Record, read_training_records
@@ -50,7 +49,7 @@ def ship(run: Path, record: Record, folder: Path, data: Path | None = None) -> P
     program = compile_model(loaded.on_raw_pixels(), example, about=_about(record))
     test = datasets.load(record.recipe.dataset, data)
     images, labels = (part[: record.recipe.test_samples] for part in (test.test_images, test.test_labels))
-    error = 100 * error_rate(program, images, labels)
+    error = 100 * program.error(images, labels)
     if round(error, 4) != record.result.best_error:
         raise SignwiseError(
             f"the packed network of {run} has an error of {error:.4f} %, its record says {record.result.best_error} %: "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from signwise import datasets, methods, models, runtime, training
+    from signwise import datasets, export, methods, models, runtime, shipped, training
     from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
     from signwise.convert import binarize_, fan_in_scale, first_and_last, last
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     )
     from signwise.methods import BinaryConnect, Deployed, GroupTransform, Method, ScaledSign, StraightThrough
     from signwise.optim import SGDW, param_groups
-    from signwise.packing import pack_
+    from signwise.packing import load_packed_, pack_
+    from signwise.program import Program, load
+    from signwise.runtime import Session
     from signwise.schedule import Attachment, BinarizationSchedule, StepDecay, attach
     from signwise.sizes import summary
     from signwise.transform import binary_sign, group_transform
 
 # Where each public name lives; names that are modules map to themselves.
-_MODULES = ("datasets", "methods", "models", "runtime", "training")
+_MODULES = ("datasets", "export", "methods", "models", "runtime", "shipped", "training")
 _HOMES = {
     "compiler": ("compile",),
     "convert": ("binarize_", "fan_in_scale", "first_and_last", "last"),
@@ -59,7 +61,9 @@ _HOMES = {
     ),
     "methods": ("BinaryConnect", "Deployed", "GroupTransform", "Method", "ScaledSign", "StraightThrough"),
     "optim": ("SGDW", "param_groups"),
-    "packing": ("pack_",),
+    "packing": ("load_packed_", "pack_"),
+    "program": ("Program", "load"),
+    "runtime": ("Session",),
     "schedule": ("Attachment", "BinarizationSchedule", "StepDecay", "attach"),
     "sizes": ("summary",),
     "transform": ("binary_sign", "group_transform"),
@@ -84,7 +88,9 @@ __all__ = [
     "FormatError",
     "GroupTransform",
     "Method",
+    "Program",
     "ScaledSign",
+    "Session",
     "SignwiseError",
     "StepDecay",
     "StraightThrough",
@@ -96,12 +102,15 @@ __all__ = [
     "binary_sign",
     "compile",
     "datasets",
+    "export",
     "fan_in_scale",
     "first_and_last",
     "flip_ratio",
     "group_transform",
     "health",
     "last",
+    "load",
+    "load_packed_",
     "methods",
     "models",
     "pack_",
@@ -109,6 +118,7 @@ __all__ = [
     "refuse_nonfinite",
     "relaxed",
     "runtime",
+    "shipped",
     "signs_of",
     "summary",
     "training",

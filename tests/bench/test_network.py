@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from signwise.bench.network import Network, from_program, random_input, with_float_weights, without_quantization
-from signwise.program import reference
 from signwise.program.program import Program
 
 
 def test_float_weights_change_the_bytes_but_not_the_outputs(program: Program) -> None:
     float_program = with_float_weights(program)
     examples = random_input(program, 2)
-    assert reference.run(float_program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5)
+    assert float_program.reference(examples) == pytest.approx(program.reference(examples), rel=1e-5)
     signs = 8 * 72 + 12 * 72
     scales = 8 + 12
     assert float_program.nbytes == program.nbytes - signs // 8 + 4 * signs - 4 * scales

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from signwise.bench.network import with_float_weights
-from signwise.program import reference
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +23,9 @@ def test_an_untrained_network_computes_the_outputs_of_its_model_with_signs(infer
     built = inference.untrained(name)
     assert built.difference < 1e-5
     # Outputs neither vanish nor explode, or 8 bits would have nothing to round.
-    outputs = reference.run(built.network.float32, built.network.examples)
+    outputs = built.network.float32.reference(built.network.examples)
     assert 0.05 < np.abs(outputs).max() < 50
-    quantized = reference.run(built.network.int8, built.network.examples)
+    quantized = built.network.int8.reference(built.network.examples)
     assert np.abs(quantized - outputs).max() < 0.2 * np.abs(outputs).max()
 
 

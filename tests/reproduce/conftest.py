@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from signwise.reproduce.records import Record, Result
 
+from signwise.reproduce.records import Record, Result
 from signwise.training import Options, Recipe, train
 
 MadeUp = Callable[..., Record]

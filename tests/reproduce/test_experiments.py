@@ -32,7 +32,10 @@ def test_the_full_budget_shortens_nothing_and_covers_the_papers_tables() -> None
 
 def test_the_cpu_budget_trains_lenet5_in_full_and_the_large_networks_for_hundreds_of_steps() -> None:
     found = experiments("all", "cpu")
-    assert [entry for entry in found if is_full(entry)] == [get_recipe("lenet5-mnist", 1), get_recipe("lenet5-mnist", 32)]
+    assert [entry for entry in found if is_full(entry)] == [
+        get_recipe("lenet5-mnist", 1),
+        get_recipe("lenet5-mnist", 32),
+    ]
     for name in ("vgg_small-cifar10", "resnet18-cifar10", "wrn28_10-cifar10"):
         assert few_steps(name) in found and images_trained(few_steps(name)) == 300 * few_steps(name).batch_size
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from signwise.reproduce.records import Record, by_recipe, read_training_records, record_run, write_record
 
 from signwise.errors import FormatError, SignwiseError
+from signwise.reproduce.records import Record, by_recipe, read_training_records, record_run, write_record
 from signwise.training import Recipe
 from signwise.training.run_folder import read_records
 

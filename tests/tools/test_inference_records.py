@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tools.inference_records import against_fastest_peer, read_records
 
 

@@ -7,19 +7,21 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tools.markers import names
+from tools.render_docs import ROOT, kernel_tables, main, pages
 
 from signwise.reproduce.records import read_training_records
 from signwise.reproduce.render import FIGURES, drawn_from, render
 from tools import results
-from tools.markers import names
-from tools.render_docs import ROOT, kernel_tables, main, pages
 
 RENDERED = ROOT / results.RENDERED
 
 
 def test_rendering_the_pages_again_changes_nothing() -> None:
     for path, text in pages(ROOT).items():
-        assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path} does not show what results/ holds: make render"
+        assert (ROOT / path).read_text(encoding="utf-8") == text, (
+            f"{path} does not show what results/ holds: make render"
+        )
 
 
 @pytest.mark.slow

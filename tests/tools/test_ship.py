@@ -6,14 +6,13 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from tools.ship import best_record, ship
 
 from signwise import datasets, shipped
 from signwise.errors import SignwiseError
-from signwise.program import file
-from signwise.program.evaluate import error_rate
+from signwise.program import Program
 from signwise.reproduce.records import Record, read_training_records, record_run
 from signwise.training import Options, Recipe, get_recipe, train
-from tools.ship import best_record, ship
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -33,10 +32,10 @@ def _with(record: Record, recipe: Recipe, best: float) -> Record:
 def test_a_shipped_file_has_the_error_of_its_record(small_run: Path, digits: Path, tmp_path: Path) -> None:
     record = record_run(small_run)
     path = ship(small_run, record, tmp_path / "new", data=digits)
-    program = file.load(path)
+    program = Program.load(path)
     data = datasets.load("mnist", digits)
     assert path.name == "lenet5-mnist-1bit.sw" and path.stat().st_size < 90_000
-    assert 100 * error_rate(program, data.test_images, data.test_labels) == pytest.approx(record.result.best_error)
+    assert 100 * program.error(data.test_images, data.test_labels) == pytest.approx(record.result.best_error)
     assert program.about["dataset"] == "mnist" and program.about["seed"] == "0"
     assert program.about["record"] == record.name
 
@@ -69,10 +68,10 @@ def test_the_best_full_run_with_one_bit_is_shipped(small: Recipe) -> None:
 
 def test_the_network_in_the_package_has_the_error_of_its_published_record() -> None:
     path = shipped.resolve("lenet5-mnist-1bit")
-    program = file.load(path)
+    program = Program.load(path)
     record = best_record(read_training_records(RESULTS))
     assert record is not None and program.about["record"] == record.name
     data = datasets.load("mnist")
-    error = 100 * error_rate(program, data.test_images, data.test_labels)
+    error = 100 * program.error(data.test_images, data.test_labels)
     assert round(error, 4) == record.result.best_error
     assert path.stat().st_size < 90_000

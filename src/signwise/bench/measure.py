@@ -18,7 +18,6 @@ from signwise.bench.memory import bare_bytes
 from signwise.bench.network import Network, random_input, with_float_weights
 from signwise.bench.timing import Timing, alternate
 from signwise.errors import SignwiseError
-from signwise.program import reference
 
 _ILLEGAL_INSTRUCTION = "Illegal instruction"
 
@@ -148,7 +147,7 @@ def _run_each(
     failures: list[Failure] = []
     notes: list[str] = []
     examples = random_input(network.float32, 1)
-    expected = reference.run(network.float32, examples)
+    expected = network.float32.reference(examples)
     bare = bare_bytes()
     for precision, engine in product(plan.precisions, plan.engines):
         if precision not in engine.precisions:

@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.export.onnx import float_weight
 from signwise.program import operations as ops
 from signwise.program.program import Program
-from signwise.program.quantize import quantize
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +40,7 @@ def from_program(program: Program, count: int = 4) -> Network:
     if any(operation.out is not None for operation in program.ops):
         return Network(float32=without_quantization(program), int8=program, examples=examples)
     try:
-        quantized = quantize(program, examples)
+        quantized = program.quantize(examples)
     except SignwiseError:
         quantized = None
     return Network(float32=program, int8=quantized, examples=examples)
@@ -67,7 +65,7 @@ def with_float_weights(program: Program) -> Program:
         if isinstance(operation, ops.Conv | ops.Dense):
             # A new name: layers may share a tensor of signs and differ in their scales.
             name = f"{operation.weight}.{index}"
-            tensors[name] = float_weight(program, operation)
+            tensors[name] = program.float_weight(operation)
             operation = replace(operation, weight=name, bits=32, scale=None)
         operations.append(operation)
         for used in (getattr(operation, "scale", None), getattr(operation, "bias", None)):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from signwise import datasets, runtime
+from signwise import datasets
 from signwise.bench.timing import best_seconds
+from signwise.program import load
 from signwise.program.evaluate import error_rate
 
 
@@ -45,12 +46,12 @@ def measure_without_torch(paths: Sequence[Path], data: Path | None = None) -> li
 
 def measure_packed(path: Path, data: Path | None = None) -> PackedFile:
     """Measure one packed file in this process."""
-    session = runtime.load(path, threads=1)
+    session = load(path, threads=1)
     images = datasets.load(session.program.about["dataset"], data)
     one = images.test_images[:1].astype(np.float32)
     return PackedFile(
         size=path.stat().st_size,
-        error=100 * error_rate(session.program, images.test_images, images.test_labels),
+        error=100 * error_rate(session, images.test_images, images.test_labels),
         seconds=best_seconds(lambda: session(one)),
     )
 

@@ -49,11 +49,10 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print."""
-    from signwise import shipped
     from signwise.bench.measure import Plan, compare
     from signwise.bench.network import from_program
     from signwise.bench.report import as_data, table
-    from signwise.program.file import load
+    from signwise.program.program import Program
     from signwise.provenance import write_record
     from signwise.runtime import native
 
@@ -63,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise SignwiseError(f"--{name} must be positive, got {' '.join(map(str, values))}")
     if arguments.chart is not None:
         _check_chart(arguments.chart)
-    network = from_program(load(shipped.resolve(arguments.file)))
+    network = from_program(Program.load(arguments.file))
     engines = _engines(arguments.engines)
     plan = Plan(
         engines=engines,

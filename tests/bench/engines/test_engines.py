@@ -12,7 +12,6 @@ from signwise.bench.engines.onnxruntime import OnnxRuntime
 from signwise.bench.isolated import run_isolated
 from signwise.bench.network import Network, random_input
 from signwise.errors import SignwiseError
-from signwise.program import reference
 
 # How far outputs may be from float32, relative to the largest: 8-bit engines round in different places.
 TOLERANCE = {"float32": 1e-5, "int8": 0.06}
@@ -37,7 +36,7 @@ def test_an_engine_agrees_with_the_program_in_a_process_of_its_own(
     examples = random_input(network.float32, 3)
     path = engine.convert(network, precision, tmp_path)
     done = run_isolated(engine, precision, path, examples, threads=1)
-    expected = reference.run(network.float32, examples)
+    expected = network.float32.reference(examples)
     assert np.abs(done.outputs - expected).max() <= TOLERANCE[precision] * np.abs(expected).max()
     assert done.peak_bytes > 10_000_000
 

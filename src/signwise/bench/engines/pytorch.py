@@ -13,7 +13,6 @@ from signwise.bench.engines.engine import Engine, Precision, Runner
 from signwise.bench.network import Network, with_float_weights
 from signwise.bench.timing import best_seconds
 from signwise.program import operations as ops
-from signwise.program.file import load
 from signwise.program.program import Program
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class PyTorch(Engine):
         import torch
 
         torch.set_num_threads(threads)
-        program = load(path)
+        program = Program.load(path)
         formats = [torch.contiguous_format]
         if len(program.input_shape) == 3:
             formats.append(torch.channels_last)

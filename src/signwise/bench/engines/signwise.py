@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from signwise import runtime
 from signwise.bench.engines.engine import Engine, Precision, Runner
 from signwise.bench.network import Network
 from signwise.errors import SignwiseError
-from signwise.program import reference
-from signwise.program.file import load
+from signwise.program import Program, load
 
 
 class Signwise(Engine):
@@ -31,7 +28,7 @@ class Signwise(Engine):
         return path
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        session = runtime.load(path, threads=threads)
+        session = load(path, threads=threads)
         # A session falls back to numpy where the kernels are missing: right for users, wrong under this name.
         if session.native is None:
             raise SignwiseError("the native kernels cannot be loaded here: signwise doctor says why")
@@ -45,4 +42,4 @@ class Numpy(Signwise):
     title = "numpy fallback"
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        return partial(reference.run, load(path))
+        return Program.load(path).reference

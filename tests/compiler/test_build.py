@@ -1,23 +1,29 @@
+"""compile as a whole: however a model is written, the program computes the same, or the refusal says why not."""
+
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 import signwise as sw
 from signwise.compiler import compile  # noqa: A004
-from signwise.program import reference
-from signwise.program.file import encode
+from signwise.program import Program
+from signwise.program import operations as ops
 
 IMAGE = (3, 9, 8)
+Forward = Callable[[Any, Tensor], Any]
 
 
 class Code(nn.Module):
     """A model whose forward is the given function of the image and some layers."""
 
-    def __init__(self, forward):
+    def __init__(self, forward: Forward) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.code = forward
@@ -26,29 +32,30 @@ class Code(nn.Module):
         self.norm = nn.BatchNorm2d(6)
         self.head = nn.Linear(6, 4)
         self.act = nn.GELU()
+        assert self.norm.running_mean is not None
         nn.init.normal_(self.norm.running_mean)
         nn.init.normal_(self.norm.weight)
         nn.init.normal_(self.norm.bias)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Any:
         return self.code(self, x)
 
 
-def check(model, shape=IMAGE, kinds=None):
-    """The compiled model answers as the model itself, for a batch size that the compiler never saw."""
+def check(model: nn.Module, shape: tuple[int, ...] = IMAGE, kinds: list[str] | None = None) -> Program:
+    """The compiled model gives the outputs of the model itself, for a batch size that the compiler never saw."""
     model.eval()
     program = compile(model, torch.randn(1, *shape))
     examples = torch.randn(3, *shape)
     with torch.no_grad():
         expected = model(examples).numpy()
-    found = reference.run(program, examples.numpy())
+    found = program.reference(examples.numpy())
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     if kinds is not None:
         assert [operation.kind for operation in program.ops] == kinds
     return program
 
 
-WAYS = {
+WAYS: dict[str, tuple[Forward, list[str] | None]] = {
     "modules": (lambda m, x: m.norm(m.conv(x)), ["conv"]),
     "functional relu": (lambda m, x: F.relu(m.norm(m.conv(x))), ["conv"]),
     "method relu": (lambda m, x: m.norm(m.conv(x)).relu(), ["conv"]),
@@ -105,53 +112,54 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ways_to_write_a_network(way):
+def test_a_model_compiles_however_it_is_written(way: str) -> None:
     code, kinds = WAYS[way]
     check(Code(code), kinds=kinds)
 
 
-def test_same_padding_and_grouped_dilated_convolutions():
+def test_same_padding_and_grouped_dilated_convolutions() -> None:
     check(nn.Sequential(nn.Conv2d(3, 6, 4, padding="same"), nn.Conv2d(6, 4, 3, dilation=2, groups=2, stride=(1, 2))))
     check(nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(3, 6, 3, padding="valid")))
 
 
-def test_vectors():
+def test_vectors() -> None:
     norm = nn.BatchNorm1d(6)
+    assert norm.running_mean is not None
     nn.init.normal_(norm.running_mean)
     model = nn.Sequential(nn.Linear(7, 6), norm, nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(6, 6), nn.Softmax(1))
     check(model, (7,), ["dense", "dense", "softmax"])
 
 
-def test_a_positive_norm_after_a_max_pool_moves_into_the_layer():
+def test_a_positive_norm_after_a_max_pool_moves_into_the_layer() -> None:
     model = Code(lambda m, x: F.relu(m.norm(F.max_pool2d(m.conv(x), 2))))
     nn.init.uniform_(model.norm.weight, 0.1, 1)
     program = check(model, kinds=["conv", "maxpool"])
-    assert program.ops[0].relu
+    assert isinstance(program.ops[0], ops.Conv) and program.ops[0].relu
 
 
-def test_binary_layers_with_scales_and_biases_are_packed():
+def test_binary_layers_with_scales_and_biases_are_packed() -> None:
     model = Code(lambda m, x: m.head(F.relu(m.other(F.relu(m.norm(m.conv(x)))) + m.conv(x)).mean((2, 3))))
     sw.binarize_(model, skip=None, method=sw.ScaledSign(), output_scale=0.5)
     program = check(model)
-    assert [operation.bits for operation in program.ops if hasattr(operation, "bits")] == [1, 1, 1, 1]
+    assert [operation.bits for operation in program.ops if isinstance(operation, ops.Weighted)] == [1, 1, 1, 1]
     assert program.tensors["other.weight"].dtype == np.uint8
     assert sum(name.startswith("conv.weight") for name in program.tensors) == 1, "two calls share their bits"
 
 
-def test_a_packed_model_gives_the_program_of_the_binary_one():
+def test_a_packed_model_gives_the_program_of_the_binary_one() -> None:
     model = Code(lambda m, x: m.head(F.relu(m.norm(m.other(F.relu(m.conv(x))))).mean((2, 3))))
     sw.binarize_(model, skip=None, output_scale=0.5)
     expected = compile(model, torch.zeros(1, *IMAGE))
     sw.pack_(model)
-    assert encode(compile(model, torch.zeros(1, *IMAGE))) == encode(expected)
+    assert compile(model, torch.zeros(1, *IMAGE)).encode() == expected.encode()
 
 
-def test_tensors_are_named_after_their_modules():
+def test_tensors_are_named_after_their_modules() -> None:
     program = compile(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), torch.zeros(1, *IMAGE))
     assert list(program.tensors) == ["0.bias", "0.scale", "0.weight"]
 
 
-def test_the_model_is_not_changed():
+def test_the_model_does_not_change() -> None:
     model = Code(lambda m, x: m.norm(m.conv(x)))
     sw.binarize_(model, skip=None)
     model.train()
@@ -161,12 +169,12 @@ def test_the_model_is_not_changed():
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Forward, str]] = {
     "gelu": (lambda m, x: m.act(m.conv(x)), r"gelu in module 'act' \(GELU\): it is not among the operations"),
     "product": (lambda m, x: m.conv(x) * m.conv(x), r"mul in the model \(Code\): a product of two values"),
     "difference": (lambda m, x: m.conv(x) - m.conv(x), "a difference of two values"),
     "reshape": (lambda m, x: x.view(x.size(0), 9, 24), r"a change of shape from \[3, 9, 8\] to \[9, 24\]"),
-    "linear on images": (lambda m, x: nn.functional.linear(x, torch.ones(2, 8)), "several vectors an example"),
+    "linear on images": (lambda m, x: nn.functional.linear(x, torch.ones(2, 8)), "several vectors per example"),
     "cat of rows": (lambda m, x: torch.cat([x, x], 2), "joining along dimension 2"),
     "odd adaptive pool": (lambda m, x: F.adaptive_avg_pool2d(x, 5), "whose windows differ in size"),
     "padding without layer": (
@@ -178,7 +186,7 @@ REFUSED = {
     "slice": (lambda m, x: x[:, :2], "a part of a tensor"),
     "mean of channels": (lambda m, x: x.mean(1), "a mean over dimensions"),
     "mean of the batch": (lambda m, x: x - x.mean(0), "not one for each example"),
-    "constant per pixel": (lambda m, x: x + torch.ones(9, 8), "which is not one number a channel"),
+    "constant per pixel": (lambda m, x: x + torch.ones(9, 8), "which is not one number per channel"),
     "relu6": (lambda m, x: F.relu6(x), "relu6 in the model"),
     "data in control flow": (lambda m, x: x if x.sum() > 0 else -x, "torch.export cannot read this model"),
     "batch size in code": (lambda m, x: x.view(2, -1), "torch.export cannot read this model|change of shape"),
@@ -191,26 +199,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("way", REFUSED)
-def test_what_a_program_cannot_express_is_refused_with_a_way_out(way):
+def test_what_a_program_cannot_express_is_refused_with_a_way_out(way: str) -> None:
     code, message = REFUSED[way]
     with pytest.raises(sw.SignwiseError, match=f"(?s)({message}).*signwise.pack_"):
         compile(Code(code), torch.randn(2, *IMAGE))
 
 
-def test_statistics_of_the_batch_are_refused():
+def test_statistics_of_the_batch_are_refused() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False))
     with pytest.raises(sw.SignwiseError, match=r"in module '1' \(BatchNorm2d\).*pack_"):
         compile(model, torch.zeros(2, *IMAGE))
 
 
-def test_the_weight_of_a_binary_layer_cannot_be_read_past_the_layer():
+def test_the_weight_of_a_binary_layer_cannot_be_read_past_the_layer() -> None:
     model = Code(lambda m, x: F.conv2d(x, m.conv.weight * 2))
     sw.binarize_(model, skip=None, output_scale=0.5)
     with pytest.raises(sw.SignwiseError, match="reads the weight of a binary layer directly"):
         compile(model, torch.zeros(1, *IMAGE))
 
 
-def test_a_latent_without_a_sign_is_refused_by_name():
+def test_a_latent_without_a_sign_is_refused_by_name() -> None:
     model = Code(lambda m, x: m.conv(x))
     sw.binarize_(model, skip=None)
     with torch.no_grad():
@@ -219,8 +227,9 @@ def test_a_latent_without_a_sign_is_refused_by_name():
         compile(model, torch.zeros(1, *IMAGE))
 
 
-def test_a_norm_with_broken_statistics_is_refused_by_name():
+def test_a_norm_with_broken_statistics_is_refused_by_name() -> None:
     model = Code(lambda m, x: m.norm(m.conv(x)))
+    assert model.norm.running_var is not None
     model.norm.running_var[2] = float("nan")
     with pytest.raises(sw.SignwiseError, match=r"'conv\.(bias|scale)' holds a number that is not finite"):
         compile(model, torch.zeros(1, *IMAGE))
@@ -234,21 +243,65 @@ def test_a_norm_with_broken_statistics_is_refused_by_name():
         ({"activations": "int8", "calibrate": torch.zeros(0, *IMAGE)}, "at least one example"),
         ({"activations": "int8", "calibrate": torch.full((1, *IMAGE), torch.inf)}, "not finite"),
         ({"activations": "int8", "calibrate": torch.zeros(2, 3, 4, 4)}, "must have shape"),
+        ({"validate": (torch.zeros(3, *IMAGE), torch.zeros(2))}, "as many labels as images are needed, got 2 and 3"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
+def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
     model = Code(lambda m, x: m.conv(F.relu(x)))
     sw.binarize_(model, skip=None)
     with pytest.raises(sw.SignwiseError, match=message):
         compile(model, torch.zeros(1, *IMAGE), **arguments)
 
 
+def small_classifier() -> tuple[nn.Module, Tensor, Tensor]:
+    """A model of 3 classes, and images with labels of which it gets a tenth wrong."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    sw.binarize_(model, skip=sw.last)
+    images = torch.randn(50, 6)
+    with torch.no_grad():
+        labels = model.eval()(images).argmax(1)
+    labels[:5] = (labels[:5] + 1) % 3
+    return model, images, labels
+
+
+def test_the_error_is_measured_and_noted() -> None:
+    model, images, labels = small_classifier()
+    program = compile(model, images, "int8", calibrate=images, validate=(images, labels), about={"dataset": "made up"})
+    assert program.about["error with float32 activations"] == "10.00 % of 50 examples"
+    assert program.about["error"].endswith("% of 50 examples") and program.about["dataset"] == "made up"
+    assert program.about["activations"] == "int8, calibrated on 50 examples"
+    plain = compile(model, images, validate=(images, labels))
+    assert plain.about["error"] == "10.00 % of 50 examples"
+
+
+def test_int8_is_short_for_quantize_and_narrow_for_six_bit_inputs() -> None:
+    model = Code(lambda m, x: m.other(F.relu(m.conv(x))))
+    sw.binarize_(model, skip="conv")
+    images = torch.randn(8, *IMAGE)
+    floats = compile(model, images)
+    for six_bits in (True, False):
+        expected = floats.quantize(images.numpy(), six_bit_inputs=six_bits).encode()
+        assert compile(model, images, "int8", calibrate=images, six_bit_inputs=six_bits).encode() == expected
+        assert compile(model, images, "int8", calibrate=images, narrow=six_bits).encode() == expected
+
+
+def test_a_binary_layer_with_code_of_its_own_is_refused() -> None:
+    class Doubled(sw.BinaryLinear):
+        def forward(self, input: Tensor) -> Tensor:
+            return 2 * super().forward(input)
+
+    with pytest.raises(sw.SignwiseError, match="0 is a Doubled with code of its own, which compile would lose"):
+        compile(nn.Sequential(Doubled(4, 4)), torch.zeros(1, 4))
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (0, 3, 9, 8)])
-def test_an_example_without_examples_is_refused(shape):
+def test_an_example_without_examples_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(sw.SignwiseError, match="example_input must be a batch"):
         compile(nn.ReLU(), torch.zeros(shape))
 
 
-def test_several_inputs_are_refused():
+def test_several_inputs_are_refused() -> None:
+    pair: Any = (torch.zeros(1, 3), torch.zeros(1, 3))
     with pytest.raises(sw.SignwiseError, match="example_input must be one tensor or array, got tuple"):
-        compile(nn.ReLU(), (torch.zeros(1, 3), torch.zeros(1, 3)))
+        compile(nn.ReLU(), pair)

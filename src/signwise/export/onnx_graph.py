@@ -1,11 +1,11 @@
-"""A program as an ONNX model, for engines that know nothing of bits.
+"""A program as an ONNX graph, for engines that know nothing of bits.
 
 Binary weights become float32 numbers, sign times scale, so a convolution and its epilogue
 
     y = relu(scale * (sign . x) + bias + residual)    is    Relu(Add(Conv(x, scale * sign, bias), residual))
 
-Where a program keeps 8-bit values, a QuantizeLinear and a DequantizeLinear stand after the operation, with the same
-rounding and the same limits: the model means what the program means, at thirty times its size.
+An 8-bit value becomes a QuantizeLinear and a DequantizeLinear with the same rounding and limits. The ONNX model
+computes what the program computes, at thirty times its size.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ import numpy.typing as npt
 from signwise import __version__
 from signwise.errors import SignwiseError
 from signwise.program import operations as ops
-from signwise.program.bits import unpack_signs
 from signwise.program.program import Program
 
 if TYPE_CHECKING:
     import onnx
 
-# The oldest versions with all that is written here (Pad and Softmax as they are today), so that old engines read it.
+# The oldest versions with the Pad and Softmax of today, so that old engines can read the file.
 OPSET = 13
 IR_VERSION = 8
 
 Step: TypeAlias = tuple[str, list[str], dict[str, Any]]
-"""A node to be: its kind, its inputs (an empty name: what the node before it made) and its attributes."""
+"""A node to add: its kind, its inputs (an empty name is the result of the node before) and its attributes."""
 
 
 def to_onnx(program: Program) -> bytes:
@@ -39,19 +38,15 @@ def to_onnx(program: Program) -> bytes:
         program: what to write. Its input is called ``input``, its output ``output``; the batch stays symbolic.
 
     Returns:
-        A serialized ``ModelProto``; write it to a file that ends in ``.onnx``.
+        A serialized ``ModelProto``.
 
     Raises:
         SignwiseError: the ``onnx`` package is not installed.
-
-    Example::
-
-        Path("net.onnx").write_bytes(to_onnx(signwise.runtime.load("net.sw").program))
     """
     try:
         import onnx
     except ModuleNotFoundError:
-        raise SignwiseError("writing ONNX needs the onnx package: pip install 'signwise[bench]'") from None
+        raise SignwiseError("writing ONNX needs the onnx package: pip install 'signwise[onnx]'") from None
     graph = _Graph(program)
     for value, operation in enumerate(program.ops, start=1):
         graph.add(operation, value)
@@ -76,7 +71,7 @@ def to_onnx(program: Program) -> bytes:
 
 
 class _Graph:
-    """The nodes and tensors of an ONNX graph as they come together, one operation of the program after the other."""
+    """The nodes and tensors of an ONNX graph, collected operation by operation."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -84,7 +79,7 @@ class _Graph:
         self.tensors: list[onnx.TensorProto] = []
 
     def name(self, value: int) -> str:
-        """What a value of the program is called in the graph."""
+        """The name of a value of the program in the graph."""
         return f"value{value}" if value else "input"
 
     def node(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
@@ -96,17 +91,17 @@ class _Graph:
     def tensor(self, name: str, array: npt.NDArray[Any]) -> str:
         from onnx import numpy_helper
 
-        # Names have dots: ONNX Runtime's quantizer adds names of its own after underlines, whatever is there.
+        # Dots in names, since ONNX Runtime's quantizer appends its own names with underscores, even where they exist.
         self.tensors.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
     def add(self, operation: ops.Operation, value: int) -> None:
-        """Write one operation; its result, dequantized where it was kept in 8 bits, takes the value's name."""
+        """Write one operation; its result, dequantized if it has 8 bits, gets the name of the value."""
         name = self.name(value)
         steps, previous = self._steps(operation, name), self.name(operation.inputs[0])
         for step, (kind, inputs, attributes) in enumerate(steps, start=1):
             last = step == len(steps) and operation.out is None
-            # Each step reads what the one before it made, in the place of the empty name.
+            # The empty name stands for the result of the step before.
             made = name if last else f"{name}.{step}"
             self.node(kind, [read or previous for read in inputs], made, **attributes)
             previous = made
@@ -114,7 +109,7 @@ class _Graph:
             scale = self.tensor(f"{name}.step", np.float32(operation.out.scale))
             zero = self.tensor(f"{name}.zero", np.zeros((), "int8" if operation.out.type == "int8" else "uint8"))
             if operation.out.type == "uint6":
-                # ONNX knows whole bytes alone: what is beyond is cut off before.
+                # ONNX has no six-bit type: clip before the conversion to bytes.
                 limits = [
                     self.tensor(f"{name}.{end}", np.float32(limit * np.float32(operation.out.scale)))
                     for end, limit in zip(("least", "most"), operation.out.limits, strict=True)
@@ -132,7 +127,7 @@ class _Graph:
                 residual: list[Step] = [("Add", ["", reads[1]], {})] if len(reads) == 2 else []
                 return [self._layer(operation, reads[0], name), *residual, *relu]
             case ops.Affine():
-                # One node that engines fuse well, rather than Mul and Add: a batch norm whose statistics say nothing.
+                # A batch norm with mean 0 and variance 1: one node, which engines fuse better than Mul and Add.
                 channels = len(self.program.tensors[operation.scale])
                 numbers = {
                     "scale": self.program.tensors[operation.scale],
@@ -166,43 +161,13 @@ class _Graph:
         raise TypeError(f"unknown operation {type(operation).__name__}")
 
     def _layer(self, operation: ops.Conv | ops.Dense, read: str, name: str) -> Step:
-        inputs = [read, self.tensor(f"{name}.weight", float_weight(self.program, operation))]
+        inputs = [read, self.tensor(f"{name}.weight", self.program.float_weight(operation))]
         if operation.bias is not None:
             inputs.append(self.tensor(f"{name}.bias", self.program.tensors[operation.bias]))
         if isinstance(operation, ops.Dense):
             return "Gemm", inputs, {"transB": 1}
         attributes = _window(operation) | {"dilations": list(operation.dilation), "group": operation.groups}
         return "Conv", inputs, attributes
-
-
-def float_weight(program: Program, operation: ops.Conv | ops.Dense) -> npt.NDArray[np.float32]:
-    """The weights of one layer as float32 in PyTorch's layout, signs or numbers times the scale of their filter.
-
-    Args:
-        program: the program that the operation is part of.
-        operation: a convolution, to ``(out, in / groups, height, width)``, or a dense layer, to ``(out, in)``.
-
-    Example:
-        >>> layer = ops.Dense(inputs=(0,), weight="w", bits=1, scale="s", out_features=1, in_features=3)
-        >>> tensors = {"w": np.array([[5]], np.uint8), "s": np.array([0.5], np.float32)}
-        >>> float_weight(Program(input_shape=(3,), ops=(layer,), tensors=tensors, output=1), layer).tolist()
-        [[0.5, -0.5, 0.5]]
-    """
-    weight = program.tensors[operation.weight]
-    if operation.bits == 1:
-        shape: tuple[int, ...]
-        if isinstance(operation, ops.Conv):
-            channels = program.shapes[operation.inputs[0]][0]
-            shape = (operation.out_channels, channels // operation.groups, *operation.kernel)
-        else:
-            shape = (operation.out_features, operation.in_features)
-        weight = unpack_signs(weight, shape)
-    if operation.scale is None:
-        return weight.astype(np.float32)
-    # (out,) -> (out, 1, ...)
-    scale = program.tensors[operation.scale].reshape(-1, *[1] * (weight.ndim - 1))
-    scaled: npt.NDArray[np.float32] = np.multiply(weight, scale, dtype=np.float32)
-    return scaled
 
 
 def _ends_in_relu(operation: ops.Operation) -> bool:

@@ -1,37 +1,42 @@
-"""ONNX models are judged by ONNX Runtime: its answers must be those of the program."""
+"""ONNX Runtime is the judge of exported models: its outputs must be those of the program."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
 
+import signwise as sw
 from signwise.errors import SignwiseError
-from signwise.export import onnx as onnx_model
 from signwise.export import to_onnx
+from signwise.program import Program
 from signwise.program import operations as ops
-from signwise.program import reference
 from signwise.program.bits import pack_signs
-from signwise.program.program import Program
+
+Array = npt.NDArray[Any]
 
 UINT8 = ops.Quantized(type="uint8", scale=0.25)
 INT8 = ops.Quantized(type="int8", scale=0.125)
 
 
-def answers(program: Program, examples: np.ndarray) -> np.ndarray:
+def outputs(program: Program, examples: Array) -> Array:
     onnx.checker.check_model(to_onnx(program), full_check=True)
     session = onnxruntime.InferenceSession(to_onnx(program), providers=["CPUExecutionProvider"])
-    return session.run(["output"], {"input": examples})[0]
+    found: Array = session.run(["output"], {"input": examples})[0]
+    return found
 
 
-def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+def numbers(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def signs(rows: int, terms: int) -> np.ndarray:
+def signs(rows: int, terms: int) -> Array:
     return pack_signs(np.random.default_rng(rows).choice([-1, 1], (rows, terms)))
 
 
@@ -63,7 +68,7 @@ def conv(shape: tuple[int, int, int], bits: int, **options: Any) -> Program:
 def test_a_convolution_means_the_same_in_onnx(bits: int, options: dict[str, Any]) -> None:
     program = conv((4, 9, 8), bits, **options)
     examples = numbers(3, 4, 9, 8)
-    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-5)
+    assert outputs(program, examples) == pytest.approx(program.reference(examples), rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("bits", [1, 32])
@@ -75,7 +80,7 @@ def test_a_dense_layer_with_a_residual_means_the_same_in_onnx(bits: int) -> None
     tensors = {"w": weight, "s": numbers(7, seed=1), "b": numbers(7, seed=2)}
     program = Program(input_shape=(7,), ops=(layer,), tensors=tensors, output=1)
     examples = numbers(5, 7)
-    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-6)
+    assert outputs(program, examples) == pytest.approx(program.reference(examples), rel=1e-5, abs=1e-6)
 
 
 OTHERS: dict[str, tuple[ops.Operation, ...]] = {
@@ -101,7 +106,7 @@ OTHERS: dict[str, tuple[ops.Operation, ...]] = {
 def test_every_other_operation_means_the_same_in_onnx(operations: tuple[ops.Operation, ...]) -> None:
     program = Program(input_shape=(3, 7, 6), ops=operations, tensors={}, output=len(operations))
     examples = numbers(2, 3, 7, 6)
-    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-6)
+    assert outputs(program, examples) == pytest.approx(program.reference(examples), rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (3,)])
@@ -110,7 +115,7 @@ def test_an_affine_means_the_same_in_onnx_for_images_and_vectors(shape: tuple[in
     tensors = {"s": numbers(3, seed=1), "b": numbers(3, seed=2)}
     program = Program(input_shape=shape, ops=(layer,), tensors=tensors, output=1)
     examples = numbers(4, *shape)
-    assert answers(program, examples) == pytest.approx(reference.run(program, examples), rel=1e-5, abs=1e-6)
+    assert outputs(program, examples) == pytest.approx(program.reference(examples), rel=1e-5, abs=1e-6)
 
 
 def test_the_kinds_tried_here_are_all_that_there_are() -> None:
@@ -125,8 +130,16 @@ def test_the_batch_is_symbolic_and_the_text_about_the_network_goes_along() -> No
     assert [(entry.key, entry.value) for entry in model.metadata_props] == [("dataset", "mnist")]
 
 
-def test_without_onnx_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+def test_a_file_is_written_with_the_same_bytes(tmp_path: Path) -> None:
     program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1)
-    with pytest.raises(SignwiseError, match="pip install 'signwise\\[bench\\]'"):
-        onnx_model.to_onnx(program)
+    sw.export.onnx(program, tmp_path / "net.onnx")
+    assert (tmp_path / "net.onnx").read_bytes() == to_onnx(program)
+    with pytest.raises(SignwiseError, match="cannot write"):
+        sw.export.onnx(program, tmp_path / "absent" / "net.onnx")
+
+
+def test_without_onnx_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1)
+    with pytest.raises(SignwiseError, match="pip install 'signwise\\[onnx\\]'"):
+        to_onnx(program)
