@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -22,7 +24,7 @@ def small_program() -> Program:
     def numbers(*shape: int) -> npt.NDArray[np.float32]:
         return draw.standard_normal(shape).astype(np.float32)
 
-    tensors = {
+    tensors: dict[str, npt.NDArray[Any]] = {
         "pixel.scale": np.full(3, 1 / 64, np.float32),
         "pixel.bias": np.full(3, -2, np.float32),
         "first": numbers(8, 3, 3, 3) / 4,
@@ -34,7 +36,7 @@ def small_program() -> Program:
         "last": numbers(5, 12) / 4,
         "last.bias": numbers(5),
     }
-    square = {"kernel": (3, 3), "padding": (1, 1, 1, 1)}
+    square: dict[str, Any] = {"kernel": (3, 3), "padding": (1, 1, 1, 1)}
     operations = (
         ops.Affine(inputs=(0,), scale="pixel.scale", bias="pixel.bias"),
         ops.Conv(inputs=(1,), weight="first", bits=32, out_channels=8, relu=True, **square),

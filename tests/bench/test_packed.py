@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from signwise import shipped
-from signwise.bench import packed
-from signwise.bench.packed import measure_without_torch
+from signwise.bench.packed import _block_torch, measure_without_torch
 
 
 @pytest.mark.slow
@@ -21,6 +20,6 @@ def test_a_file_is_measured_where_pytorch_cannot_be_imported(digits: Path) -> No
 
 def test_blocking_torch_makes_its_import_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     modules: dict[str, object] = {"torch": object()}
-    monkeypatch.setattr(packed.sys, "modules", modules)
-    packed._block_torch()
+    monkeypatch.setattr("signwise.bench.packed.sys.modules", modules)
+    _block_torch()
     assert modules["torch"] is None

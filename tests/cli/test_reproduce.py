@@ -39,12 +39,10 @@ def test_a_missing_run_is_trained_once_and_rendered(
 
     assert main(command) == 0
     output = capsys.readouterr().out
-    assert (
-        "starts on cpu" in output
-        and "recorded in reproduce-out/records/lenet5-mnist-1bit-epochs1-batchsize20-0.json" in output
-    )
+    name = "lenet5-mnist-1bit-epochs1-batchsize20-0"
+    assert "starts on cpu" in output and f"recorded in reproduce-out/records/{name}.json" in output
     assert "0 are measured; not measured: LeNet5 on MNIST" in Path("reproduce-out/not-measured.md").read_text()
-    assert "lenet5-mnist-1bit-epochs1-batchsize20-0" in Path("reproduce-out/provenance.md").read_text()
+    assert name in Path("reproduce-out/provenance.md").read_text()
 
     # The record is enough: nothing is trained again, even without the run folder.
     Path("runs").rename("elsewhere")

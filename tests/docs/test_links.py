@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.docs.pages import Page
+
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 

@@ -53,9 +53,9 @@ def test_the_state_figure_has_the_papers_six_panels() -> None:
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert [title[:3] for title in titles] == ["(a)", "(b)", "(c)", "(d)", "(e)", "(f)"]
     assert all(axes.get_xlim() == (0, 300) for axes in figure.axes)
-    lines = {line.get_label(): list(line.get_ydata()) for line in figure.axes[3].get_lines()}
+    lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in figure.axes[3].get_lines()}
     assert lines["max"] == [0.5] * 4 and lines["mean"] == [0.0] * 4 and lines["min"] == [-0.5] * 4
-    assert list(figure.axes[4].get_lines()[0].get_ydata()) == [0.5] * 4
+    assert np.asarray(figure.axes[4].get_lines()[0].get_ydata()).tolist() == [0.5] * 4
 
 
 def test_latent_weights_that_shrink_a_lot_get_a_scale_that_shows_both_ends() -> None:

@@ -21,9 +21,7 @@ def test_jobs_divide_the_cores_and_take_accelerators_in_turn(monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_runs_reach_their_end_side_by_side_and_a_failure_is_reported(
-    small: Recipe, digits: Path, tmp_path: Path
-) -> None:
+def test_runs_finish_side_by_side_and_a_failure_is_reported(small: Recipe, digits: Path, tmp_path: Path) -> None:
     good, bad = plan([small.changed(epochs=1), small.changed(epochs=1, model="no_such_network")], [], tmp_path)
     finished: list[PlannedRun] = []
     said: list[str] = []
@@ -52,9 +50,7 @@ def test_a_process_that_has_just_started_does_not_outlive_its_parent(
 
 
 @pytest.mark.slow
-def test_a_running_process_writes_a_checkpoint_when_its_parent_stops(
-    small: Recipe, digits: Path, tmp_path: Path
-) -> None:
+def test_a_process_writes_a_checkpoint_when_its_parent_stops(small: Recipe, digits: Path, tmp_path: Path) -> None:
     (run,) = plan([small.changed(epochs=5000)], [], tmp_path)
 
     def say(text: str) -> None:

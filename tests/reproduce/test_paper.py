@@ -37,9 +37,9 @@ def test_tables_agree_where_they_report_the_same_experiment() -> None:
         assert results[entry.recipe, 1, entry.t_alpha] == entry.error
     own = [entry for entry in paper.COMPARISON if entry.method is None]
     assert len(own) == 5
-    for entry in own:
-        error = next(other.error for other in paper.RESULTS if other.recipe == entry.recipe and other.bits == 1)
-        assert round(error, 1) == entry.error
+    for compared in own:
+        error = next(other.error for other in paper.RESULTS if other.recipe == compared.recipe and other.bits == 1)
+        assert round(error, 1) == compared.error
 
 
 def test_the_best_t_alpha_of_each_experiment_is_the_one_of_table_1() -> None:
