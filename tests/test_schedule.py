@@ -20,9 +20,11 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.optim import Optimizer
 
 import signwise as sw
+from signwise import layers
 
 
 @given(total=st.integers(1, 5000), t_alpha=st.floats(0, 1), step=st.integers(0, 6000))
@@ -339,6 +341,24 @@ def test_a_detached_optimizer_drives_nothing_and_can_be_attached_again() -> None
     assert sw.attach(optimizer, model, SCHEDULE, DECAY).step == 2
 
 
+def test_a_wrapped_optimizer_is_attached_inside() -> None:
+    class Wrapper(Optimizer):
+        """As accelerate's: an optimizer by type that never ran its constructor."""
+
+        def __init__(self, optimizer: Optimizer) -> None:
+            self.optimizer = optimizer
+
+        def step(self, closure: Any = None) -> Any:
+            return self.optimizer.step(closure)
+
+    model = make_model()
+    wrapper = Wrapper(sgdw(model))
+    attachment = sw.attach(wrapper, model, SCHEDULE, DECAY)
+    loss_of(model, 0).backward()
+    wrapper.step()
+    assert attachment.step == 1
+
+
 def test_setting_the_step_moves_schedule_and_factors() -> None:
     model = make_model()
     optimizer = sgdw(model)
@@ -358,6 +378,30 @@ def test_an_optimizer_state_saved_without_attach_is_pointed_out() -> None:
     assert attachment.step == 0
 
 
+@pytest.mark.parametrize("make", [sgdw, adamw])
+def test_distributed_checkpoints_carry_the_step_and_change_no_weight(make: MakeOptimizer) -> None:
+    def attached(steps: int) -> tuple[nn.Module, Optimizer, sw.Attachment]:
+        model = make_model()
+        optimizer = make(model)
+        attachment = sw.attach(optimizer, model, SCHEDULE, DECAY)
+        train(model, optimizer, range(steps))
+        return model, optimizer, attachment
+
+    trained, optimizer, _ = attached(5)
+    saved = get_optimizer_state_dict(trained, optimizer)
+    model, optimizer, attachment = attached(0)
+    # To have a state to load into, PyTorch takes a step with lr 0; with SGDW it must not decay.
+    get_optimizer_state_dict(model, optimizer)
+    assert_same(model, make_model())
+    assert attachment.step == 0 and optimizer.param_groups[0]["lr"] == optimizer.defaults["lr"] / 3
+    set_optimizer_state_dict(model, optimizer, saved)
+    assert attachment.step == 5
+    model.load_state_dict(trained.state_dict())
+    whole, _, _ = attached(STEPS)
+    train(model, optimizer, range(5, STEPS))
+    assert_same(model, whole)
+
+
 def test_attach_keeps_neither_model_nor_optimizer_alive() -> None:
     model = make_model()
     optimizer = sgdw(model)
@@ -374,6 +418,17 @@ def test_a_forgotten_after_step_is_pointed_out_once() -> None:
     train(model, optimizer, range(1))
     with pytest.warns(UserWarning, match=r"BinaryConnect changes the latent weights .* use signwise\.attach") as caught:
         train(model, optimizer, range(1, 8))
+    assert len(caught) == 2, "once per layer"
+
+
+def test_a_forgotten_after_step_is_pointed_out_with_a_fused_optimizer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_LARGEST_ACCUMULATION", 5)
+    model = make_model(sw.BinaryConnect())
+    # PyTorch does not count the changes that fused steps make.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
+    train(model, optimizer, range(4))
+    with pytest.warns(UserWarning, match="BinaryConnect changes the latent weights") as caught:
+        train(model, optimizer, range(4, 12))
     assert len(caught) == 2, "once per layer"
 
 

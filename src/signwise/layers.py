@@ -23,6 +23,8 @@ from signwise.methods import Deployed, GroupTransform, Method
 
 DEFAULT_METHOD = GroupTransform()
 
+_LARGEST_ACCUMULATION = 2000  # backward passes for one optimizer step, skipped steps included
+
 
 class BinaryLayer(nn.Module):
     """The base of all binary layers: a method, α and ζ, and the three forms of the weight.
@@ -42,9 +44,10 @@ class BinaryLayer(nn.Module):
     output_scale: float | None
     use_relaxed: bool
 
-    # The latent's version at the last training pass, and how often it has changed since the last after_step_.
+    # Since the last after_step_: changes of the latent between training passes, and backward passes.
     _seen_version: int | None = None
     _changes: int = 0
+    _backwards: int = 0
 
     def __init__(
         self, *args: Any, method: Method = DEFAULT_METHOD, output_scale: float | None = None, **kwargs: Any
@@ -82,9 +85,10 @@ class BinaryLayer(nn.Module):
     def effective_weight(self) -> Tensor:
         """The weight of the next ``forward``: relaxed in training, deployed in evaluation."""
         if self.training or self.use_relaxed:
+            weight = self.relaxed_weight()
             if self.training and self.method.needs_after_step and not torch.compiler.is_compiling():
-                self._expect_after_step()
-            return self.relaxed_weight()
+                self._expect_after_step(weight)
+            return weight
         deployed = self._deploy()
         weight = deployed.signs
         if deployed.scale is not None:
@@ -94,27 +98,37 @@ class BinaryLayer(nn.Module):
     def after_step_(self) -> None:
         """Let the method change the latent after an optimizer step; :func:`after_step_` does it for a whole model."""
         self.method.after_step_(self.weight)
-        self._seen_version, self._changes = self.weight._version, 0
+        self._seen_version, self._changes, self._backwards = self.weight._version, 0, 0
 
-    def _expect_after_step(self) -> None:
-        """Warn if the optimizer changes the latent and nobody calls ``after_step_``.
+    def _expect_after_step(self, relaxed_weight: Tensor) -> None:
+        """Warn if an optimizer trains the latent and nobody calls ``after_step_``.
 
         PyTorch counts the in-place changes of a tensor. One change between two training passes may be a loaded
-        checkpoint; a second one, with no ``after_step_`` since the first, is an optimizer at work.
+        checkpoint; a second one, with no ``after_step_`` since the first, is an optimizer at work. Fused optimizers
+        escape that count. They are noticed by more backward passes than anyone accumulates for one step.
         """
-        if not isinstance(self.weight, nn.Parameter) or self.weight.is_inference():
-            return  # functional calls bring their own tensors, and inference tensors count no changes
+        if not isinstance(self.weight, nn.Parameter) or not relaxed_weight.requires_grad:
+            return  # functional calls bring their own tensors; frozen weights and passes without gradient do not train
+        relaxed_weight.register_hook(self._count_backward)
         version = self.weight._version
-        if torch.is_grad_enabled() and self._seen_version is not None and version != self._seen_version:
+        if self._seen_version is not None and version != self._seen_version:
             self._changes += 1
             if self._changes == 2:
-                warnings.warn(
-                    f"{type(self.method).__name__} changes the latent weights after each optimizer step, but nothing "
-                    "calls it: use signwise.attach(optimizer, model, schedule), or call signwise.after_step_(model) "
-                    "after each optimizer.step()",
-                    stacklevel=2,
-                )
+                self._warn_of_after_step()
         self._seen_version = version
+
+    def _count_backward(self, gradient: Tensor) -> None:
+        self._backwards += 1
+        if self._backwards == _LARGEST_ACCUMULATION and self._changes < 2:
+            self._warn_of_after_step()
+
+    def _warn_of_after_step(self) -> None:
+        warnings.warn(
+            f"{type(self.method).__name__} changes the latent weights after each optimizer step, but nothing calls it: "
+            "use signwise.attach(optimizer, model, schedule), or call signwise.after_step_(model) after each "
+            "optimizer.step()",
+            stacklevel=2,
+        )
 
     def filters_first(self, weight: Tensor) -> Tensor:
         """The weight with one filter (or neuron) per index of dimension 0, as methods see it."""
