@@ -5,7 +5,6 @@ import pytest
 
 from signwise.bench.network import with_float_weights
 from signwise.bench.untrained import dense, untrained
-from signwise.program import reference
 
 
 @pytest.mark.parametrize("name", ["lenet5", "resnet20"])
@@ -13,11 +12,11 @@ def test_an_untrained_network_computes_what_its_model_computes_with_signs(name: 
     built = untrained(name)
     assert built.difference < 1e-5
     # Its numbers neither vanish nor grow, or 8 bits would have nothing to round.
-    answers = reference.run(built.network.float32, built.network.examples)
+    answers = built.network.float32.reference(built.network.examples)
     assert 0.05 < np.abs(answers).max() < 50
     assert built.network.int8 is not None
     assert (
-        np.abs(reference.run(built.network.int8, built.network.examples) - answers).max() < 0.2 * np.abs(answers).max()
+        np.abs(built.network.int8.reference(built.network.examples) - answers).max() < 0.2 * np.abs(answers).max()
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from signwise import datasets, shipped
 from signwise.errors import SignwiseError
-from signwise.program import file
+from signwise.program import Program
 from signwise.program.evaluate import error_rate
 from signwise.reproduce.from_run import record_run
 from signwise.reproduce.record import Record, read_all
@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 def test_a_shipped_file_has_the_error_of_its_record(small_run: Path, digits: Path, tmp_path: Path) -> None:
     record = record_run(small_run)
     path = ship(small_run, record, tmp_path / "new", data=digits)
-    program = file.load(path)
+    program = Program.load(path)
     data = datasets.load("mnist", digits)
     assert path.name == "lenet5-mnist-1bit.sw" and path.stat().st_size < 90_000
     assert 100 * error_rate(program, data.test_images, data.test_labels) == pytest.approx(record.result.best_error)
@@ -55,7 +55,7 @@ def test_the_best_full_run_with_one_bit_is_worth_shipping(made_up: Callable[...,
 
 def test_the_network_in_the_package_has_the_error_of_its_published_record() -> None:
     path = shipped.resolve("lenet5-mnist-1bit")
-    program = file.load(path)
+    program = Program.load(path)
     record = worth_shipping(read_all(RESULTS))
     assert record is not None and program.about["record"] == record.name
     data = datasets.load("mnist")
