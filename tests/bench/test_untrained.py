@@ -15,9 +15,7 @@ def test_an_untrained_network_computes_what_its_model_computes_with_signs(name: 
     answers = built.network.float32.reference(built.network.examples)
     assert 0.05 < np.abs(answers).max() < 50
     assert built.network.int8 is not None
-    assert (
-        np.abs(built.network.int8.reference(built.network.examples) - answers).max() < 0.2 * np.abs(answers).max()
-    )
+    assert np.abs(built.network.int8.reference(built.network.examples) - answers).max() < 0.2 * np.abs(answers).max()
 
 
 def test_an_untrained_network_is_the_same_every_time() -> None:

@@ -161,3 +161,17 @@ def test_files_of_other_kinds_are_refused_with_a_way_out(tmp_path: Path) -> None
     (tmp_path / "broken.safetensors").write_bytes(b"no tensors at all")
     with pytest.raises(sw.SignwiseError, match=r"cannot read .*broken\.safetensors"):
         load_packed_(float_model(), tmp_path / "broken.safetensors")
+
+
+def test_a_layer_with_two_names_is_packed_once() -> None:
+    def shared() -> nn.Sequential:
+        layer = nn.Linear(8, 8)
+        return nn.Sequential(layer, nn.ReLU(), layer)
+
+    model, fresh = shared(), shared()
+    sw.binarize_(model, skip=None)
+    pack_(model)
+    report = load_packed_(fresh, model.state_dict())
+    assert fresh[0] is fresh[2] and report.weights == 64
+    examples = torch.randn(2, 8)
+    assert torch.equal(fresh(examples), model(examples))

@@ -26,10 +26,10 @@ def resolve(target: str | PathLike[str]) -> Path:
         SignwiseError: it is neither; the message suggests the nearest name.
 
     Example:
-        >>> resolve("lenet5-1bit")
+        >>> resolve("lenet5-bit")
         Traceback (most recent call last):
             ...
-        signwise.errors.SignwiseError: there is no file or shipped program 'lenet5-1bit': did you mean lenet5-mnist-1bit?
+        signwise.errors.SignwiseError: there is no file or shipped program 'lenet5-bit': did you mean lenet5-mnist-1bit?
     """
     path = Path(target)
     if path.exists():
