@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,14 @@ OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+LARGE = ("vgg_small", "resnet18", "wrn28_10")
+
+
+def sizes_marked(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in names]
+
+
+@pytest.mark.parametrize("name", sizes_marked(OPERATIONS))
 def test_a_compiled_model_gives_pytorchs_outputs_in_the_bytes_of_the_summary(name: str) -> None:
     model = trained(name)
     program = compile(model, examples(name, 1))
@@ -76,7 +83,7 @@ def test_a_compiled_model_gives_pytorchs_outputs_in_the_bytes_of_the_summary(nam
     assert len(binary) == len(list(sw.binary_layers(model)))
 
 
-@pytest.mark.parametrize("name", ["lenet5", "vgg_small", "resnet20", "resnet18"])
+@pytest.mark.parametrize("name", sizes_marked(["lenet5", "vgg_small", "resnet20", "resnet18"]))
 def test_eight_bit_activations_lose_little(name: str) -> None:
     model = trained(name)
     images = examples(name, 16)

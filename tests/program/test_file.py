@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SignwiseError, match=r"there is no file .*absent\.sw.*and no shipped program"):
+    with pytest.raises(SignwiseError, match=r"there is no file or shipped program .*absent\.sw"):
         Program.load(tmp_path / "absent.sw")
     with pytest.raises(SignwiseError, match="cannot read"):
         Program.load(tmp_path)

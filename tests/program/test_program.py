@@ -100,5 +100,7 @@ def test_a_shipped_program_loads_by_its_name_and_a_file_by_its_path(tmp_path: Pa
 
 
 def test_a_misspelled_shipped_program_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(SignwiseError, match=r"there is no file 'lenet5-mnist'.*did you mean lenet5-mnist-1bit\?"):
+    with pytest.raises(
+        SignwiseError, match=r"no file or shipped program 'lenet5-mnist': did you mean lenet5-mnist-1bit\?"
+    ):
         sw.load("lenet5-mnist")

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from signwise.errors import SignwiseError
+from signwise.program import operations as ops
+from signwise.program.checks import LARGEST_OPERATIONS
 from signwise.runtime import native
 
 needs_library = pytest.mark.skipif(not native.available_isas(), reason="needs the native library")
@@ -165,3 +167,36 @@ def test_the_structure_has_the_fields_of_the_header_in_their_order() -> None:
     declared = [line.split(";")[0].split()[-1].split("[")[0].lstrip("*") for line in body.splitlines() if ";" in line]
     assert declared == [field[0] for field in native.Operation._fields_]
     assert f"#define SIGNWISE_INTERFACE {native.INTERFACE}\n" in header
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("name", "within", "beyond"),
+    [
+        ("kernel", (ops.LARGEST_WINDOW, 1), (ops.LARGEST_WINDOW + 1, 1)),
+        ("stride", (ops.LARGEST_WINDOW, 1), (ops.LARGEST_WINDOW + 1, 1)),
+        ("padding", (ops.LARGEST_WINDOW, 0, 0, 0), (ops.LARGEST_WINDOW + 1, 0, 0, 0)),
+        ("dilation", (ops.LARGEST_WINDOW, 1), (ops.LARGEST_WINDOW + 1, 1)),
+    ],
+)
+def test_the_library_and_python_agree_on_the_largest_window(name: str, within: Any, beyond: Any) -> None:
+    terms = 4 * (ops.LARGEST_WINDOW if name == "kernel" else 1)
+    weight = np.zeros((8, (terms + 7) // 8), np.uint8)
+    shared: dict[str, Any] = {"kernel": (1, 1), "weight": weight.ctypes.data, "weight_bytes": weight.nbytes}
+    tall = program(shape=(4, 1200, 5))
+    tall.add(convolution(**{**shared, name: within}))
+    with pytest.raises(SignwiseError, match=f"{name} must be from"):
+        program(shape=(4, 1200, 5)).add(convolution(**{**shared, name: beyond}))
+    described: dict[str, Any] = {"inputs": (0,), "weight": "w", "bits": 1, "out_channels": 8, "kernel": (1, 1)}
+    ops.Conv(**{**described, name: within})
+    with pytest.raises(SignwiseError, match=f"{name} must be"):
+        ops.Conv(**{**described, name: beyond})
+
+
+@needs_library
+def test_the_library_and_python_agree_on_the_number_of_operations() -> None:
+    longest = program(shape=(1,))
+    for _ in range(LARGEST_OPERATIONS):
+        longest.add(operation())
+    with pytest.raises(SignwiseError, match=str(LARGEST_OPERATIONS)):
+        longest.add(operation())

@@ -92,13 +92,13 @@ class Draft:
         for value in reversed(self.ops):
             if value in needed:
                 needed.update(self.ops[value].inputs)
-        kept = {value: operation for value, operation in self.ops.items() if value in needed}
-        number = {0: 0, **{value: index + 1 for index, value in enumerate(kept)}}
+        used = {value: operation for value, operation in self.ops.items() if value in needed}
+        number = {0: 0, **{value: index + 1 for index, value in enumerate(used)}}
         operations = tuple(
             replace(operation, inputs=tuple(number[source] for source in operation.inputs))
-            for operation in kept.values()
+            for operation in used.values()
         )
-        final = self._final_names(kept)
+        final = self._final_names(used)
         return Program(
             input_shape=self.input_shape,
             ops=tuple(_renamed(operation, final) for operation in operations),
@@ -107,10 +107,10 @@ class Draft:
             about=about,
         )
 
-    def _final_names(self, kept: Mapping[int, ops.Operation]) -> dict[str, str]:
+    def _final_names(self, used: Mapping[int, ops.Operation]) -> dict[str, str]:
         """The name of each tensor in the file: its module and attribute, numbered where that repeats."""
         final: dict[str, str] = {}
-        for value, operation in kept.items():
+        for value, operation in used.items():
             for attribute, key in operation.tensor_names.items():
                 if key in final:
                     continue

@@ -101,7 +101,7 @@ class _Graph:
         steps, previous = self._steps(operation, name), self.name(operation.inputs[0])
         for step, (kind, inputs, attributes) in enumerate(steps, start=1):
             last = step == len(steps) and operation.out is None
-            # The empty name stands for the result of the step before.
+            # An empty name is the result of the step before.
             made = name if last else f"{name}.{step}"
             self.node(kind, [read or previous for read in inputs], made, **attributes)
             previous = made

@@ -140,21 +140,19 @@ def load_packed_(model: nn.Module, state: Mapping[str, Tensor] | str | PathLike[
     _check_keys(_expected_shapes(model, stored, layers), stored)
     weights = bytes_before = bytes_packed = 0
     is_meta = any(tensor.is_meta for tensor in model.state_dict().values())
-    converted = {id(layer): layer for layer in layers.values() if not isinstance(layer, PackedLayer)}
-    for name, layer in layers.items():
-        bits = stored[f"{name}bits"]
-        if id(layer) in converted:
-            del converted[id(layer)]  # a layer may have several names
-            weight: Any = layer.weight
-            weights += weight.numel()
-            bytes_before += weight.nbytes
-            bytes_packed += bits.nbytes
-            device = "cpu" if weight.is_meta else weight.device
-            scale = stored.get(f"{name}scale")
-            _become_packed_(layer, bits.to(device, copy=True), None if scale is None else scale.to(device, copy=True))
+    for prefix, layer in layers.items():
+        if isinstance(layer, PackedLayer):  # from the start, or under another of its names
+            continue
+        weight: Any = layer.weight
+        device = "cpu" if weight.is_meta else weight.device
+        bits, scale = stored[f"{prefix}bits"].to(device, copy=True), stored.get(f"{prefix}scale")
+        weights += weight.numel()
+        bytes_before += weight.nbytes
+        bytes_packed += bits.nbytes
+        _become_packed_(layer, bits, None if scale is None else scale.to(device, copy=True))
     model.load_state_dict(stored, strict=True, assign=is_meta)
     model.eval()
-    return PackReport(tuple(name.rstrip(".") for name in layers), weights, bytes_before, bytes_packed)
+    return PackReport(tuple(prefix.rstrip(".") for prefix in layers), weights, bytes_before, bytes_packed)
 
 
 def _become_packed_(layer: nn.Module, bits: Tensor, scale: Tensor | None) -> None:

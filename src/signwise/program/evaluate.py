@@ -33,12 +33,12 @@ def error_rate(
     """
     if len(images) != len(labels) or len(images) == 0:
         raise SignwiseError(f"as many labels as images are needed, got {len(labels)} and {len(images)}")
-    wrong = 0
+    expected, wrong = np.asarray(labels), 0
     for start in range(0, len(images), batch_size):
         batch = scores(images[start : start + batch_size])
         if batch.ndim != 2:
             raise SignwiseError(f"an error rate needs one vector of scores per image, got shape {batch.shape[1:]}")
-        wrong += int(np.count_nonzero(batch.argmax(axis=1) != labels[start : start + batch_size]))
+        wrong += int(np.count_nonzero(batch.argmax(axis=1) != expected[start : start + batch_size]))
     return wrong / len(images)
 
 

@@ -35,7 +35,7 @@ class Row:
 
 
 def rows(operations: Sequence[Operation], shapes: Sequence[Shape], tensors: Tensors) -> list[Row]:
-    """One row per operation; their bytes add up to those of all tensors."""
+    """One row per operation; their bytes add up to the bytes of all tensors."""
     seen: set[str] = set()
     found = []
     for value, operation in enumerate(operations, start=1):

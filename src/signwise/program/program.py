@@ -1,4 +1,4 @@
-"""A program: the operations of a network, their tensors, and nothing else.
+"""A program: operations, their tensors, and the verbs on them.
 
 Value 0 is the input; operation i makes value i + 1 and reads only earlier ones; one value is the output. The batch is
 symbolic: shapes leave it out. A program that exists is valid: everything is checked when it is made, from a file or
@@ -26,7 +26,7 @@ from signwise.program.evaluate import BATCH, error_rate
 from signwise.program.operations import Operation, Quantized, Shape, Weighted, check_integer
 from signwise.program.quantize import quantize
 from signwise.runtime import native
-from signwise.runtime.session import Session, check_threads
+from signwise.runtime.session import Session, thread_count
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -37,7 +37,7 @@ class Program:
         input_shape: ``(channels, height, width)`` or ``(features,)``, batch aside.
         ops: the operations, in order.
         tensors: the weights by name; held as read-only, C-contiguous arrays.
-        output: the value that is the output, in float32 whatever its operation says.
+        output: the number of the value that is the output, always returned in float32.
         about: free text by keyword, for people: what was trained, on which data, how well.
 
     Example:
@@ -73,7 +73,7 @@ class Program:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all tensors: those of the file, its header aside."""
+        """The bytes of all tensors: the size of the file without its header."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
     def rows(self) -> list[listing.Row]:
@@ -109,7 +109,7 @@ class Program:
         Returns:
             float32 of shape ``(batch, *output_shape)``.
         """
-        count = check_threads(threads)
+        count = thread_count(threads)
         if count not in self._sessions:
             self._sessions[count] = self.session(count)
         return self._sessions[count](examples)

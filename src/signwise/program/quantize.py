@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -171,6 +171,6 @@ def _spread_forward_(program: Calibrated, types: dict[int, Quantized]) -> None:
         inputs = {types.get(read) for read in operation.inputs}
         if len(inputs) == 1 and value not in types and value != program.output:
             read = inputs.pop()
-            exact: Any = None if read is None else operation.exact_result(read)
+            exact = None if read is None else operation.exact_result(read)
             if exact is not None:
                 types[value] = exact

@@ -85,7 +85,7 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def _load(named: str | None) -> ctypes.CDLL | None:
-    # An editable install keeps the Python files and what was built from C++ in different folders of this package.
+    # In an editable install, the package spans two folders: one for Python files, one for the built library.
     folders = sys.modules[__name__.rpartition(".")[0]].__path__
     candidates = [Path(named)] if named else [Path(folder) / FILE for folder in folders]
     reason = f"no {FILE} in {', '.join(str(path.parent) for path in candidates)}"

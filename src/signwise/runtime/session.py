@@ -53,7 +53,7 @@ class Session(Generic[P]):
 
     def __init__(self, program: P, threads: int | None = None) -> None:
         self.program = program
-        self.threads = check_threads(threads)
+        self.threads = thread_count(threads)
         self.native = _prepare(program, self.threads)
         self.isa = None if self.native is None else native.isa()
 
@@ -74,8 +74,8 @@ class Session(Generic[P]):
         return f"Session({self.program!r}, threads={self.threads}, isa={self.isa or 'numpy'})"
 
 
-def check_threads(threads: int | None) -> int:
-    """The number of threads that is meant: ``None`` is the default of this process."""
+def thread_count(threads: int | None) -> int:
+    """``threads`` if it is in range; for ``None``, the default of this process."""
     if threads is None:
         return native.default_threads()
     if type(threads) is not int or not 1 <= threads <= LARGEST_THREADS:

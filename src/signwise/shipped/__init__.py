@@ -5,11 +5,11 @@ They were trained by the paper's recipes; ``signwise inspect NAME`` shows what e
 
 from __future__ import annotations
 
-import difflib
 from os import PathLike, fspath
 from pathlib import Path
 
 from signwise.errors import SignwiseError
+from signwise.text import unknown_name
 
 _FOLDER = Path(__file__).parent
 
@@ -26,10 +26,10 @@ def resolve(target: str | PathLike[str]) -> Path:
         SignwiseError: it is neither; the message suggests the nearest name.
 
     Example:
-        >>> resolve("no-such-network")
+        >>> resolve("lenet5-bit")
         Traceback (most recent call last):
             ...
-        signwise.errors.SignwiseError: there is no file 'no-such-network' and no shipped program of that name
+        signwise.errors.SignwiseError: there is no file or shipped program 'lenet5-bit': did you mean lenet5-mnist-1bit?
     """
     path = Path(target)
     if path.exists():
@@ -37,6 +37,4 @@ def resolve(target: str | PathLike[str]) -> Path:
     shipped = _FOLDER / f"{fspath(target)}.sw"
     if path.name == fspath(target) and shipped.exists():
         return shipped
-    nearest = difflib.get_close_matches(fspath(target), names(), n=1)
-    hint = f": did you mean {nearest[0]}?" if nearest else ""
-    raise SignwiseError(f"there is no file {fspath(target)!r} and no shipped program of that name{hint}")
+    raise SignwiseError(unknown_name("file or shipped program", fspath(target), names()))

@@ -1,7 +1,7 @@
 """The operations of a program, grouped by what they do; each class defines everything about its operation.
 
-To add one: write its class here (the docstring of :mod:`~signwise.program.operations.base` lists what it answers) and
-list it in ``KINDS``; give it a number in ``csrc/signwise.h`` and a kernel; translate PyTorch's operator to it in
+To add one: write its class here (the docstring of :mod:`~signwise.program.operations.base` lists what it defines) and
+add it to ``KINDS``; give it a number in ``csrc/signwise.h`` and a kernel; translate PyTorch's operator to it in
 :mod:`signwise.compiler.translate`; test it against PyTorch.
 """
 

@@ -1,6 +1,6 @@
-"""What every operation of a program has: its inputs, the type of its result, and the questions it answers.
+"""The base class of all operations: inputs, the type of the result, and everything that each class defines.
 
-Each class answers for itself, so that an operation is defined in one place:
+An operation is defined in one place, its class:
 
     attributes           dataclass fields, checked when the operation is made
     kind, number         its name in the file and its number in the C interface (csrc/signwise.h)
