@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import signwise as sw
 
 
-def network() -> Any:  # nn.Sequential, whose items mypy does not know
+def make_model() -> Any:  # nn.Sequential, whose items mypy does not know
     return nn.Sequential(
         nn.Conv2d(1, 4, 3),
         nn.BatchNorm2d(4),
@@ -40,13 +40,13 @@ def became(model: nn.Module) -> list[str]:
     ],
 )
 def test_skip_takes_positions_globs_predicates_and_lists(skip: Any, expected: list[str]) -> None:
-    model = network()
+    model = make_model()
     sw.binarize_(model, skip=skip)
     assert became(model) == expected
 
 
 def test_the_report_names_every_layer_with_weights_and_why_it_stayed_float() -> None:
-    model = network()
+    model = make_model()
     model.append(nn.Embedding(5, 3))
     model.append(nn.Conv2d(4, 4, 1, groups=4))
     report = sw.binarize_(model, skip=[sw.last, "2.1"])
@@ -82,7 +82,7 @@ def test_layers_that_cannot_become_binary_stay_float_and_say_why() -> None:
 
 
 def test_parameters_hooks_and_references_stay_the_same_objects() -> None:
-    model = network()
+    model = make_model()
     calls: list[int] = []
     layer, weight = model[4], model[4].weight
     layer.register_forward_hook(lambda *_: calls.append(1))
@@ -99,7 +99,7 @@ def test_a_model_that_is_one_layer_becomes_binary_in_place() -> None:
 
 
 def test_binarizing_again_changes_the_method() -> None:
-    model = network()
+    model = make_model()
     sw.binarize_(model)
     sw.binarize_(model, method=sw.ScaledSign())
     assert isinstance(model[4].method, sw.ScaledSign)
@@ -138,12 +138,12 @@ def test_a_transformer_keeps_its_layers_float_when_only_its_own_name_is_skipped(
 
 def test_a_glob_that_matches_nothing_is_refused() -> None:
     with pytest.raises(sw.SignwiseError, match=r"skip='head\.\*' matches no module"):
-        sw.binarize_(network(), skip="head.*")
+        sw.binarize_(make_model(), skip="head.*")
 
 
 def test_something_else_as_a_skip_is_refused() -> None:
     with pytest.raises(sw.SignwiseError, match="skip takes names"):
-        sw.binarize_(network(), skip=[3])  # type: ignore[list-item]  # wrong on purpose
+        sw.binarize_(make_model(), skip=[3])  # type: ignore[list-item]  # wrong on purpose
 
 
 class OutOfOrder(nn.Module):
@@ -194,7 +194,7 @@ def test_an_example_changes_nothing_but_the_choice_of_layers() -> None:
 
 
 def test_the_report_prints_as_an_aligned_table() -> None:
-    lines = str(sw.binarize_(network())).splitlines()
+    lines = str(sw.binarize_(make_model())).splitlines()
     assert lines[0].split() == ["layer", "kind", "weights", "became"]
     assert lines[1] == "0      Conv2d       36  float: first layer in registration order"
     assert lines[-1] == "216 weights are binary, 52 stayed float"

@@ -21,7 +21,7 @@ import signwise as sw
 STEPS, SIZE = 4, 16
 
 
-def network() -> nn.Sequential:
+def make_model() -> nn.Sequential:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 3))
     sw.binarize_(model, skip=sw.last)
@@ -66,7 +66,7 @@ def worker(rank: int, port: int, wrapper: str, out: Path) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    torch.save({"ddp": with_ddp, "fsdp": with_fsdp}[wrapper](rank, network()), out / f"{rank}.pt")
+    torch.save({"ddp": with_ddp, "fsdp": with_fsdp}[wrapper](rank, make_model()), out / f"{rank}.pt")
     dist.barrier()
     # Meshes keep their process group, whose threads may abort the process while Python ends, so Python does not:
     # https://github.com/pytorch/pytorch/pull/179291.
@@ -85,7 +85,7 @@ def test_two_processes_train_like_one(wrapper: str, tmp_path: Path) -> None:
         _, complaint = process.communicate(timeout=120)
         assert process.returncode == 0, complaint
         assert "changes the latent weights" not in complaint, "attach calls the after-step"
-    alone = network()
+    alone = make_model()
     train(alone, slice(None))
     for rank in range(2):
         weights = torch.load(tmp_path / f"{rank}.pt", weights_only=True)

@@ -90,15 +90,15 @@ def test_filters_first_is_undone_by_filters_back(
     torch.testing.assert_close(layer.filters_back(layer.filters_first(layer.weight)), layer.weight)
 
 
-def network() -> Any:  # nn.Sequential, whose items mypy does not know
+def make_model() -> Any:  # nn.Sequential, whose items mypy does not know
     torch.manual_seed(1)
     return nn.Sequential(
         nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.Flatten(), nn.Linear(6 * 4 * 4, 3)
     )
 
 
-def binary_network() -> Any:
-    model = network()
+def make_binary_model() -> Any:
+    model = make_model()
     sw.binarize_(model, skip=sw.last)
     return model
 
@@ -107,7 +107,7 @@ INPUTS = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(2))
 
 
 def test_state_dicts_match_the_float_model_both_ways() -> None:
-    plain, binary = network(), binary_network()
+    plain, binary = make_model(), make_binary_model()
     before = {key: value.shape for key, value in plain.state_dict().items()}
     assert {key: value.shape for key, value in binary.state_dict().items()} == before
     assert list(binary.state_dict()) == list(plain.state_dict())
@@ -119,7 +119,7 @@ def test_state_dicts_match_the_float_model_both_ways() -> None:
     "duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"]
 )
 def test_a_duplicate_computes_the_same_and_shares_nothing(duplicate: Callable[[nn.Module], Any]) -> None:
-    model = binary_network()
+    model = make_binary_model()
     sw.BinarizationSchedule(10, t_alpha=1.0).apply_(model, 4)
     other = duplicate(model)
     torch.testing.assert_close(other(INPUTS), copy.deepcopy(model)(INPUTS), rtol=0, atol=0)
@@ -138,7 +138,7 @@ def test_a_shallow_copy_computes_the_same_with_the_same_weights() -> None:
 
 
 def test_torch_save_round_trips_through_the_state_dict_alone() -> None:
-    model, other = binary_network(), binary_network()
+    model, other = make_binary_model(), make_binary_model()
     with torch.no_grad():
         model[0].weight.neg_()
     file = io.BytesIO()
@@ -149,7 +149,7 @@ def test_torch_save_round_trips_through_the_state_dict_alone() -> None:
 
 
 def test_a_moving_average_averages_latents_and_deploys_their_signs() -> None:
-    model = binary_network()
+    model = make_binary_model()
     average: Any = AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
     average.update_parameters(model)
     with torch.no_grad():
@@ -167,7 +167,7 @@ def test_compiled_whole_and_once_while_alpha_and_zeta_change() -> None:
         graphs.append(graph)
         return graph
 
-    model = binary_network()
+    model = make_binary_model()
     compiled: Any = torch.compile(model, fullgraph=True, backend=count)
     schedule = sw.BinarizationSchedule(6, t_alpha=0.5)
     for step in range(6):
@@ -178,7 +178,7 @@ def test_compiled_whole_and_once_while_alpha_and_zeta_change() -> None:
 
 @pytest.mark.slow
 def test_inductor_trains_like_eager() -> None:
-    model, reference = binary_network(), binary_network()
+    model, reference = make_binary_model(), make_binary_model()
     sw.BinarizationSchedule(10).apply_(model, 4)
     sw.BinarizationSchedule(10).apply_(reference, 4)
     compiled: Any = torch.compile(model, fullgraph=True)
@@ -189,7 +189,7 @@ def test_inductor_trains_like_eager() -> None:
 
 
 def test_bfloat16_autocast_trains_and_leaves_float32_latents() -> None:
-    model = binary_network()
+    model = make_binary_model()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = model(INPUTS)
     assert out.dtype == torch.bfloat16
@@ -198,14 +198,14 @@ def test_bfloat16_autocast_trains_and_leaves_float32_latents() -> None:
     assert gradient.dtype == torch.float32 and bool(gradient.isfinite().all()) and bool((gradient != 0).any())
 
 
-def test_export_gives_the_deployed_network() -> None:
-    model = binary_network().eval()
+def test_export_gives_the_deployed_model() -> None:
+    model = make_binary_model().eval()
     program = torch.export.export(model, (INPUTS,))
     torch.testing.assert_close(program.module()(INPUTS), model(INPUTS))
 
 
-def test_relaxed_evaluates_with_the_weights_of_training_and_goes_back() -> None:
-    model = binary_network().eval()
+def test_relaxed_evaluates_with_the_training_weights_inside_its_block_only() -> None:
+    model = make_binary_model().eval()
     deployed = model(INPUTS)
     with sw.relaxed(model):
         weight = model[3].effective_weight()
@@ -215,7 +215,7 @@ def test_relaxed_evaluates_with_the_weights_of_training_and_goes_back() -> None:
 
 
 def test_half_precision_models_keep_alpha_and_zeta_in_float32() -> None:
-    model = binary_network()
+    model = make_binary_model()
     sw.BinarizationSchedule(1000, t_alpha=1.0).apply_(model, 333)
     model.to(torch.bfloat16)
     assert model[0].weight.dtype == torch.bfloat16
@@ -258,7 +258,7 @@ def test_an_output_scale_that_is_not_positive_is_refused(scale: float) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_weights_that_are_not_finite_are_not_deployed_and_the_layer_is_named(value: float) -> None:
-    model = binary_network()
+    model = make_binary_model()
     with torch.no_grad():
         model[3].weight[0, 0, 0, 0] = value
     with pytest.raises(sw.SignwiseError, match="NaN or infinite"):

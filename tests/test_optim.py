@@ -98,7 +98,7 @@ def test_optimizer_settings_outside_their_range_are_refused_by_name(settings: di
         sw.SGDW([nn.Parameter(torch.ones(1))], **settings)
 
 
-def network() -> Any:  # nn.Sequential, whose items mypy does not know
+def make_model() -> Any:  # nn.Sequential, whose items mypy does not know
     return nn.Sequential(
         nn.Conv2d(1, 4, 3),
         nn.BatchNorm2d(4),
@@ -110,7 +110,7 @@ def network() -> Any:  # nn.Sequential, whose items mypy does not know
 
 
 def test_decay_reaches_weights_and_leaves_biases_and_norms_alone() -> None:
-    model = network()
+    model = make_model()
     sw.binarize_(model)
     decayed, spared = sw.param_groups(model, weight_decay=1e-3)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -120,7 +120,7 @@ def test_decay_reaches_weights_and_leaves_biases_and_norms_alone() -> None:
 
 
 def test_frozen_parameters_are_left_out_of_the_groups() -> None:
-    model = network()
+    model = make_model()
     model[0].weight.requires_grad_(False)
     listed = [parameter for group in sw.param_groups(model, 0.1) for parameter in group["params"]]
     assert all(parameter is not model[0].weight for parameter in listed)

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.optim import Optimizer
 
 import signwise as sw
@@ -356,6 +357,30 @@ def test_an_optimizer_state_saved_without_attach_is_pointed_out() -> None:
     with pytest.warns(UserWarning, match="saved without attach and has no step: continuing at step 0"):
         optimizer.load_state_dict(saved)
     assert attachment.step == 0
+
+
+@pytest.mark.parametrize("make", [sgdw, adamw])
+def test_distributed_checkpoints_carry_the_step_and_change_no_weight(make: MakeOptimizer) -> None:
+    def attached(steps: int) -> tuple[nn.Module, Optimizer, sw.Attachment]:
+        model = make_model()
+        optimizer = make(model)
+        attachment = sw.attach(optimizer, model, SCHEDULE, DECAY)
+        train(model, optimizer, range(steps))
+        return model, optimizer, attachment
+
+    trained, optimizer, _ = attached(5)
+    saved = get_optimizer_state_dict(trained, optimizer)
+    model, optimizer, attachment = attached(0)
+    # To have a state to load into, PyTorch takes a step with lr 0; with SGDW it must not decay.
+    get_optimizer_state_dict(model, optimizer)
+    assert_same(model, make_model())
+    assert attachment.step == 0 and optimizer.param_groups[0]["lr"] == optimizer.defaults["lr"] / 3
+    set_optimizer_state_dict(model, optimizer, saved)
+    assert attachment.step == 5
+    model.load_state_dict(trained.state_dict())
+    whole, _, _ = attached(STEPS)
+    train(model, optimizer, range(5, STEPS))
+    assert_same(model, whole)
 
 
 def test_attach_keeps_neither_model_nor_optimizer_alive() -> None:

@@ -34,6 +34,19 @@ def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     ]
 
 
+def initializes_state(optimizer: Optimizer) -> bool:
+    """Whether the current step only creates the optimizer's state: lr and all gradients are 0.
+
+    ``torch.distributed.checkpoint`` takes such a step before it loads a state. It is no step of the training.
+    """
+    if any(float(group["lr"]) != 0 for group in optimizer.param_groups):
+        return False
+    gradients = [weight.grad for group in optimizer.param_groups for weight in group["params"]]
+    # A sharded gradient (DTensor) is looked at where it is, without communication.
+    local = [getattr(gradient, "to_local", lambda gradient=gradient: gradient)() for gradient in gradients]
+    return all(gradient is None or not bool(gradient.any()) for gradient in local)
+
+
 class SGDW(Optimizer):
     """Momentum SGD with decoupled weight decay.
 
@@ -79,6 +92,7 @@ class SGDW(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        decays = not initializes_state(self)
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if not weights:
@@ -88,7 +102,7 @@ class SGDW(Optimizer):
             # One fused call over all tensors of the group instead of a Python loop over the layers.
             torch._foreach_mul_(velocities, group["momentum"])
             torch._foreach_add_(velocities, gradients)
-            if group["weight_decay"] != 0:
+            if decays and group["weight_decay"] != 0:
                 torch._foreach_mul_(weights, 1 - group["weight_decay"])
             torch._foreach_add_(weights, velocities, alpha=-group["lr"])
         return loss

@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
 from signwise.layers import after_step_, binary_layers
+from signwise.optim import initializes_state
 
 # PyTorch's schedulers keep the first under this name and timm's keep both: whoever sets them first, all agree.
 _INITIAL_LR = "initial_lr"
@@ -92,7 +93,7 @@ class BinarizationSchedule:
         return start + (end - start) * (step - foot) / (last - foot)
 
     def apply_(self, model: nn.Module, step: int) -> None:
-        """Set α and ζ of every binary layer to those of ``step``; call it before the forward pass of that step."""
+        """Set α and ζ of every binary layer for ``step``; call it before the forward pass of that step."""
         alpha, zeta = self.alpha(step), self.zeta(step)
         for _, layer in binary_layers(model):
             layer.alpha.fill_(alpha)
@@ -217,14 +218,13 @@ class Attachment:
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         # GradScaler skips a step by not calling it, except that fused optimizers are called and skip it themselves.
         found_inf = getattr(optimizer, "found_inf", None)
-        if found_inf is not None and bool(found_inf):
+        if (found_inf is not None and bool(found_inf)) or initializes_state(optimizer):
             return
         after_step_(self._model)
         self.step = self.step + 1
 
     def _after_load(self, optimizer: Optimizer) -> None:
-        # The loaded groups hold values as of when they were saved; those of the next step must be there before its
-        # forward pass.
+        # The model does not know the loaded step yet; α, ζ and the factors must be right before its forward pass.
         step = optimizer.param_groups[0].get(_STEP)
         if step is None:
             step = self._last_step
@@ -246,9 +246,12 @@ def attach(
 ) -> Attachment:
     """Let an optimizer drive binarization: from now on the training loop needs no extra line.
 
-    Before each forward pass α, ζ, lr and weight decay are those of the coming step, and after each ``optimizer.step()``
+    Before each forward pass α, ζ, lr and weight decay are set for the coming step, and after each ``optimizer.step()``
     the methods of the binary layers do their part (:func:`~signwise.layers.after_step_`). It counts steps of the
     optimizer, not batches, so gradient accumulation and steps that ``GradScaler`` skips come out right.
+
+    A layer whose method has an after-step warns if neither this nor ``after_step_`` calls it. Fused optimizers hide
+    their changes from PyTorch's count of them, so there the warning cannot come.
 
     The step and the initial lr and weight decay live in ``optimizer.param_groups``. ``optimizer.state_dict()`` carries
     them, and after ``optimizer.load_state_dict()`` training resumes exactly, whether ``attach`` comes before or after.

@@ -74,7 +74,7 @@ def group_transform(
         latent: φ, a floating tensor; float16 and bfloat16 are transformed in float32 and returned in their own type.
         zeta: ζ ≥ 0; the distance of the weights from ±1 shrinks with e^-ζ.
         alpha: α in [0, 1]; 0 gives φ itself, 1 gives g(φ, ζ).
-        partition: the dimension or dimensions that are kept, one group per index along them (0: per filter or neuron);
+        partition: the dimension or dimensions to keep, one group per index along them (0: per filter or neuron);
             ``None``: the whole tensor is one group; or an integer tensor of the latent's shape with a label per weight.
         squash: the paper's u, applied to φ inside g, e.g. ``torch.tanh``; with a range inside (-1, 1) every |w| at
             α = 1 is within e^-ζ of 1. Off by default, as in the paper's experiments.

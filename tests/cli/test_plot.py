@@ -31,7 +31,7 @@ def test_each_watched_layer_and_the_errors_are_drawn(run: Path, capsys: pytest.C
     assert all(Path(path).read_bytes().startswith(PNG) for path in written)
 
 
-def test_figures_go_where_they_are_wanted_in_the_wanted_format(run: Path, tmp_path: Path) -> None:
+def test_figures_go_to_the_given_folder_in_the_given_format(run: Path, tmp_path: Path) -> None:
     assert main(["plot", str(run), "--out", str(tmp_path / "new"), "--format", "svg"]) == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "errors.svg",
@@ -40,7 +40,7 @@ def test_figures_go_where_they_are_wanted_in_the_wanted_format(run: Path, tmp_pa
     ]
 
 
-def test_a_run_without_an_epoch_and_a_folder_without_a_run_are_told_apart(
+def test_a_run_without_an_epoch_and_a_folder_without_a_run_give_different_errors(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(json.loads((run / "config.json").read_text())))

@@ -106,7 +106,7 @@ def test_eval_gives_the_error_that_training_recorded(run: Path, capsys: pytest.C
 def test_a_packed_file_is_tested_without_pytorch(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A network that answers with the ten pixels of its first rows' left ends: right by chance, and easy to recompute.
+    # A program that outputs the leftmost pixel of each of the first ten rows: easy to recompute.
     weight = np.zeros((10, 784), np.float32)
     weight[np.arange(10), np.arange(10) * 28] = 1
     operations = (Flatten(inputs=(0,)), Dense(inputs=(1,), weight="w", bits=32, out_features=10, in_features=784))

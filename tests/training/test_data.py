@@ -164,7 +164,7 @@ def test_a_part_of_a_batch_is_seen_as_in_the_whole_batch() -> None:
     assert torch.equal(augment.apply(images[half], views.part(half)), augment.apply(images, views)[half])
 
 
-def test_the_type_of_the_images_is_kept() -> None:
+def test_augmented_images_have_the_type_of_the_images() -> None:
     images = torch.randn(4, 3, 8, 8, dtype=torch.float64)
     assert Augment(flip=True, translate=1, zoom=0.1)(images, seeded()).dtype == torch.float64
 

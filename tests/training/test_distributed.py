@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 
 Story = Callable[[Path], Any]
 
-# A network without batch norm, whose statistics would be those of each process's own images. And a look at the threads
-# in the end: those of a process group that is not gone may abort the process, now and then.
+# A model without batch norm, whose statistics would differ from process to process. At the end the script looks for
+# threads of the process group: any that are left may abort the process now and then.
 NETWORK = """
 import sys
 from pathlib import Path

@@ -16,7 +16,7 @@ from signwise.training.evaluate import reestimated_batch_norm, score
 ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 
 
-def network() -> nn.Sequential:
+def make_model() -> nn.Sequential:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
     sw.binarize_(model, skip=sw.last)
@@ -24,10 +24,10 @@ def network() -> nn.Sequential:
 
 
 def test_the_score_belongs_to_the_signs_whatever_the_batch_size() -> None:
-    model, images, labels = network(), torch.randn(1203, 6), torch.randint(0, 3, (1203,))
+    model, images, labels = make_model(), torch.randn(1203, 6), torch.randint(0, 3, (1203,))
     model.train()
     found = score(model, Split(images, labels), ALONE)
-    reference: Any = network().eval()
+    reference: Any = make_model().eval()
     with torch.no_grad():
         signs = torch.where(reference[0].weight > 0, 1.0, -1.0)
         hidden = F.relu(reference[1](F.linear(images, signs, reference[0].bias)))
@@ -38,7 +38,7 @@ def test_the_score_belongs_to_the_signs_whatever_the_batch_size() -> None:
 
 
 def test_re_estimated_statistics_belong_to_the_deployed_outputs_and_are_taken_back() -> None:
-    model, images = network(), torch.randn(1200, 6)
+    model, images = make_model(), torch.randn(1200, 6)
     norm = model[1]
     assert isinstance(norm, nn.BatchNorm1d)
     model.train()

@@ -13,7 +13,7 @@ from signwise.training.run_folder import read_config, read_records
 
 pytestmark = pytest.mark.slow
 
-# The wide network takes seconds for a step on two images: each of its data sets once, each bit width once.
+# The wide model takes seconds per step even on two images: each of its data sets once, each bit width once.
 RUNS = [(name, bits) for name in RECIPES for bits in (1, 32) if not name.startswith("wrn")]
 RUNS += [("wrn28_10-cifar10", 32), ("wrn28_10-cifar100", 1)]
 
@@ -28,7 +28,7 @@ def test_a_recipe_runs_through(
     name: str, bits: int, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name.startswith("wrn"):
-        # Half a gigabyte of weights: the smaller networks show that they are written.
+        # Half a gigabyte of weights: the smaller models show that they are written.
         monkeypatch.setattr(checkpoint, "write_tensors", lambda *arguments, **options: None)
     dataset = name.split("-")[1]
     samples = ["--train-samples", "2" if name.startswith("wrn") else "8", "--epochs", "1"]

@@ -17,7 +17,7 @@ def test_a_shorter_run_shortens_its_warm_up_in_proportion() -> None:
     assert get_recipe("lenet5-mnist").changed(epochs=400).warmup_epochs == 5
 
 
-def test_a_quick_look_tests_on_as_many_images_unless_told_otherwise() -> None:
+def test_fewer_training_images_limit_the_test_images_unless_they_are_given() -> None:
     assert get_recipe("lenet5-mnist").changed(train_samples=512).test_samples == 512
     assert get_recipe("lenet5-mnist").changed(train_samples=512, test_samples=10).test_samples == 10
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import subprocess
@@ -64,7 +65,7 @@ def test_everything_about_a_run_is_recorded(small: Recipe, options: SmallOptions
     rows = read_records(tmp_path / "run" / "metrics.jsonl")
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and [row["step"] for row in rows] == [10, 20, 30, 40]
     assert rows[-1]["alpha"] == 1 and rows[-1]["zeta"] == 12
-    # At the end the relaxed weights are the signs, to e^-12: the two networks answer alike.
+    # At the end the relaxed weights are the signs, to e^-12: both predict the same.
     assert rows[-1]["error"] == rows[-1]["relaxed_error"] < 90 and rows[-1]["train_loss"] < rows[0]["train_loss"]
     assert rows[0]["weight_decay"] == pytest.approx(small.weight_decay * 0.3)
 
@@ -232,7 +233,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_layer_and_advice(
         assert all(bool(torch.isfinite(value).all()) for value in found.tensors.values())
 
 
-def test_processes_that_do_not_divide_the_batch_or_the_sync_that_needs_a_gpu_are_refused(
+def test_options_that_cannot_be_met_are_refused_and_leave_no_run_behind(
     small: Recipe, options: SmallOptions, tmp_path: Path
 ) -> None:
     with pytest.raises(SignwiseError, match="needs an accelerator"):
@@ -261,6 +262,18 @@ def test_a_restart_of_another_job_does_not_take_over_a_run_that_was_there(
         attempt("yours", 1)
 
 
+def test_every_process_trains_the_recipe_of_rank_0(
+    small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Other(World):
+        def broadcast_text(self, text: str) -> str:
+            return json.dumps(small.changed(epochs=1).to_json())
+
+    world = Other(rank=0, size=1, device=torch.device("cpu"))
+    monkeypatch.setattr(run_module, "join_world", lambda device: contextlib.nullcontext(world))
+    assert train(small, options=options()).progress.epochs == 1
+
+
 def test_ddp_is_gone_before_the_process_group(
     small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -281,7 +294,8 @@ def test_ddp_is_gone_before_the_process_group(
     train(small.changed(epochs=1), tmp_path / "run", options=options())
 
 
-def test_a_compiled_step_is_compiled_once_and_trains_alike(
+@pytest.mark.slow
+def test_a_compiled_step_compiles_once_and_trains_as_the_eager_one(
     small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     torch.compiler.reset()  # what other tests compiled of the same wrapper would count as a first time
@@ -296,8 +310,9 @@ def test_a_compiled_step_is_compiled_once_and_trains_alike(
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_bfloat16_trains(small_command: list[str], tmp_path: Path) -> None:
-    # Some virtual machines announce matrix tiles (AMX) that fault when they are used: oneDNN is told to go without.
+    # Some virtual machines announce matrix tiles (AMX) that fault when they are used: oneDNN must not use them.
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
     out = tmp_path / "run"
     command = [sys.executable, "-m", "signwise", *small_command, "--epochs", "1", "--out", str(out), "--bfloat16"]

@@ -1,4 +1,4 @@
-"""The state of a run in one file, written whole or not at all, beside the checkpoint before it.
+"""The state of a run in one file, written whole or not at all; the previous checkpoint stays until the next.
 
 A checkpoint is a safetensors file: tensors by name, and in its metadata one key ``signwise`` with a JSON object. The
 JSON holds a checksum of the tensors, so that a damaged file is recognized and the previous checkpoint used instead.

@@ -57,7 +57,7 @@ class World:
         return tensor
 
     def broadcast_(self, tensors: list[Tensor]) -> None:
-        """Replace the tensors by those of rank 0."""
+        """Replace the tensors by rank 0's."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)

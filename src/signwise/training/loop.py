@@ -186,7 +186,7 @@ class Loop:
         """Train to the end, for ``steps`` steps, or until the run should stop.
 
         Args:
-            steps: number of steps; ``None`` for all that are left.
+            steps: number of steps; ``None`` for all remaining ones.
             notes: for the first event, see :class:`Started`.
         """
         stepper, progress = self.stepper, self.progress

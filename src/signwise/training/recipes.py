@@ -1,6 +1,6 @@
 """The paper's experiments by name: every row of its table of hyperparameters, for both bit widths.
 
-ResNet-20 is not in the paper. Its row is that of ResNet-18 with fewer epochs, so that a CPU can train it.
+ResNet-20 is not in the paper. It uses the row of ResNet-18 with fewer epochs, so that a CPU can train it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -93,7 +94,7 @@ def train(
         torch.use_deterministic_algorithms(True)
     path = None if out is None else Path(out)
     with join_world(options.device) as world, _stop_on_signal() as stop:
-        # DDP lives in a function of its own, so that it is gone before the process group is. If it held the last
+        # DDP lives in a separate function, so that it is gone before the process group is. If it held the last
         # reference to the group, it would wait, holding Python's lock, for threads of the group that may need that
         # lock, https://github.com/pytorch/pytorch/issues/56297.
         return _train_in(world, recipe, path, options, reporters, stop)
@@ -102,6 +103,8 @@ def train(
 def _train_in(
     world: World, recipe: Recipe, out: Path | None, options: Options, reporters: Sequence[Reporter], stop: _Stop
 ) -> Outcome:
+    # Rank 0's recipe on every process: a resumed recipe comes from a folder that other machines may not see.
+    recipe = Recipe.from_json(json.loads(world.broadcast_text(json.dumps(recipe.to_json()))))
     resume = options.resume or (out is not None and world.restarts > 0 and _was_begun_by(world.job, out))
     folder = RunFolder(out, resume=resume) if out is not None and world.is_main else None
     audience = list(reporters) if world.is_main else []

@@ -160,7 +160,7 @@ class Stepper:
         return images.to(memory_format=torch.channels_last), train.labels[mine]
 
     def apply_schedules(self, step: int) -> None:
-        """Set α, ζ, learning rate and weight decay to those of a step."""
+        """Set α, ζ, learning rate and weight decay for a step."""
         if self.schedule is not None:
             self.schedule.apply_(self.model, step)
         self.decay.apply_(self.optimizer, step)
@@ -174,7 +174,7 @@ class Stepper:
                 learn of it at the same step.
 
         Raises:
-            DivergenceError: the loss is not finite; the weights are those of before the step.
+            DivergenceError: the loss is not finite; the weights have not changed.
         """
         images, labels = self.batch(step)
         self.apply_schedules(step)
