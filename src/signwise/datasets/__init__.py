@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 
-from signwise.datasets.catalog import DATASETS
-from signwise.datasets.dataset import DATA_VARIABLE, Dataset, data_folder
+from signwise.datasets.catalog import DATA_VARIABLE, DATASETS, Dataset, data_folder
 from signwise.datasets.download import ProgressBar, ProgressCallback
 from signwise.datasets.images import ImageData, Split
 from signwise.errors import SignwiseError

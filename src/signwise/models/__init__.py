@@ -11,10 +11,9 @@ from collections.abc import Callable
 from torch import nn
 
 from signwise.models.lenet import lenet5
-from signwise.models.resnet import resnet18, resnet20
+from signwise.models.resnet import resnet18, resnet20, wrn28_10
 from signwise.models.standardize import Standardize
 from signwise.models.vgg import vgg_small
-from signwise.models.wide_resnet import wrn28_10
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet5": lenet5,
