@@ -5,8 +5,8 @@
 #include <new>
 #include <string>
 
-#include "isa.h"
-#include "program.h"
+#include "kernels/isa.h"
+#include "program/program.h"
 #include "signwise.h"
 
 struct signwise_program {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../signwise.h"
+#include "signwise.h"
 
 namespace {
 
