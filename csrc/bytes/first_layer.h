@@ -1,5 +1,5 @@
-// A convolution by float weights of an image that is kept by planes, to integers that are kept by pixels: what a network with
-// 8-bit activations begins with, on CPUs whose binary layers read pixels.
+// A convolution with float weights that reads planes and writes 8-bit pixels: how a program with 8-bit activations begins
+// on CPUs whose binary layers read pixel order.
 
 #pragma once
 
@@ -7,33 +7,36 @@
 #include <vector>
 
 #include "bytes/loop.h"
-#include "lookup/layer.h"
+#include "bytes/weights.h"
+#include "program/convolution_shape.h"
 #include "program/tensor.h"
 
 namespace signwise {
 
-class FirstConvolution {
+class FirstLayer {
   public:
     static constexpr Order kReads = Order::planes, kWrites = Order::pixels;
 
-    // Whether this is the faster way, on these kernels. There must be no residual.
-    static bool suits(const ConvolutionShape& shape, const Value& output, const Kernels& kernels);
+    // Whether these kernels exist and are the fastest way. The layer must have no residual.
+    static bool suits(const ConvolutionShape& shape, const Tensor& output, const Kernels& kernels);
 
-    // Weights as for Convolution::real.
-    FirstConvolution(const ConvolutionShape& shape, const float* weights, const Kernels& kernels);
+    // Weights are (filter, channel, y, x).
+    FirstLayer(const ConvolutionShape& shape, const float* weights, const Kernels& kernels);
 
-    // `finish` needs no correction, factor or filter_stride from the caller.
-    void run(int64_t images, const View& input, Finish finish, Work& work) const;
+    void run(int64_t images, const Tensor& input, const Epilogue& epilogue, Work& work) const;
 
-    int64_t weight_bytes() const { return int64_t(weights_.size()) * 4; }
+    int64_t weight_bytes() const { return int64_t(weights_.size() * sizeof(float)); }
 
   private:
+    // Copies the input to padded planes.
+    void pad(int64_t images, const Tensor& input, float* planes) const;
+
     ConvolutionShape shape_;
     const Kernels* kernels_;
-    ByteVectors vectors_;
-    int64_t plane_;                // elements of a padded channel
-    std::vector<int32_t> terms_;   // where each weight's pixel is, in elements from that of the first
-    std::vector<float> weights_;   // [vector][term][filter]
+    FilterVectors vectors_;
+    int64_t plane_;                 // elements of a padded channel
+    std::vector<int32_t> offsets_;  // [term]: place of the term's input, in elements from the window's first pixel
+    std::vector<float> weights_;    // [vector][term][filter]
 };
 
 }  // namespace signwise

@@ -6,7 +6,7 @@
 namespace signwise {
 namespace {
 
-constexpr ByteForm kForm = kByteForms[0];
+constexpr WeightCode kCode = kWeightCodes[kSigns];
 
 void copy(const uint8_t* from, int64_t count, uint8_t flip, uint8_t* to) {
     if (flip == 0) {
@@ -18,52 +18,52 @@ void copy(const uint8_t* from, int64_t count, uint8_t flip, uint8_t* to) {
 
 }  // namespace
 
-bool ByteConvolution::suits(const ConvolutionShape& shape, const Kernels& kernels) {
+bool ByteLayer::suits(const ConvolutionShape& shape, const Kernels& kernels) {
     return kernels.bytes != nullptr && fills(shape.group_filters(), kByteFilters) &&
-           fills(shape.group_channels() * shape.taps(), kByteInputs);
+           fills(shape.filter_weights(), kByteInputs);
 }
 
-ByteConvolution::ByteConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels)
+ByteLayer::ByteLayer(const ConvolutionShape& shape, const SignBits& bits, const Kernels& kernels)
     : shape_(shape), kernels_(&kernels), vectors_(shape.groups, shape.group_filters()) {
     const int64_t channels = shape.group_channels(), taps = shape.taps();
     inputs_ = round_up(channels * taps, kByteInputs);
-    vector_bytes_ = vector_bytes(kForm, inputs_);
-    bits_.resize(size_t(checked_product(vector_bytes_, vectors_.all(), "a weight")));
-    starts_.resize(size_t(vectors_.all() * kByteFilters));
-    zeros_.resize(starts_.size());
-    const int64_t row_bytes = (channels * taps + 7) / 8;
+    vector_bytes_ = packed_bytes(kCode, inputs_);
+    bits_.resize(size_t(checked_product(vector_bytes_, vectors_.count(), "a weight")));
+    flipped_start_.resize(size_t(vectors_.count() * kByteFilters));
+    zero_start_.resize(flipped_start_.size());
     for (int64_t filter = 0; filter < shape.out_channels; ++filter) {
         const int64_t vector = vectors_.vector(filter), lane = vectors_.lane(filter);
         int32_t sum = 0;
         for (int64_t i = 0; i < channels * taps; ++i) {
-            const int32_t weight = bit_at(bits + filter * row_bytes, i) ? 1 : -1;
-            keep_weight(kForm, weight, lane, i % taps * channels + i / taps, bits_.data() + vector * vector_bytes_);
+            const int32_t weight = bits.sign(filter, i);
+            pack_weight(kCode, weight, lane, i % taps * channels + i / taps, bits_.data() + vector * vector_bytes_);
             sum += weight;
         }
-        starts_[size_t(vector * kByteFilters + lane)] = -128 * sum;
+        flipped_start_[size_t(vector * kByteFilters + lane)] = -kZeroPoint * sum;
     }
 }
 
-void ByteConvolution::gather(const BytePoints& points, const uint8_t* images, uint8_t flip) const {
+void ByteLayer::gather(const Chunk& chunk, const Tensor& images, uint8_t flip) const {
     const int64_t width = shape_.out_width(), height = shape_.out_height(), channels = shape_.group_channels();
-    int64_t column = points.first % width, row = points.first / width % height;
-    const uint8_t* image = images + points.first / width / height * shape_.height * shape_.width * shape_.in_channels +
-                           points.group * channels;
-    for (int64_t i = 0; i < points.count; ++i) {
-        points.places[i] = (points.first + i) * shape_.out_channels;
+    int64_t column = chunk.first % width, row = chunk.first / width % height;
+    const int64_t example = shape_.height * shape_.width * shape_.in_channels;
+    const uint8_t* image = reinterpret_cast<const uint8_t*>(images.data) + chunk.first / width / height * example +
+                           chunk.group * channels;
+    for (int64_t i = 0; i < chunk.count; ++i) {
+        chunk.places[i] = (chunk.first + i) * shape_.out_channels;
         gather_pixel(image, row * shape_.stride_height - shape_.top, column * shape_.stride_width - shape_.left, flip,
-                     points.inputs + i * inputs_);
+                     chunk.inputs + i * inputs_);
         if (++column < width) continue;
         column = 0;
         if (++row < height) continue;
         row = 0;
-        image += shape_.height * shape_.width * shape_.in_channels;
+        image += example;
     }
 }
 
-void ByteConvolution::gather_pixel(const uint8_t* image, int64_t top, int64_t left, uint8_t flip, uint8_t* to) const {
-    const int64_t channels = shape_.group_channels(), end = channels * shape_.taps();
-    // Neighbours of a row are copied at once where nothing lies between them.
+void ByteLayer::gather_pixel(const uint8_t* image, int64_t top, int64_t left, uint8_t flip, uint8_t* to) const {
+    const int64_t channels = shape_.group_channels(), end = shape_.filter_weights();
+    // The pixels of a row are copied at once where they are neighbours in memory.
     const int64_t together = shape_.groups == 1 && shape_.dilation_width == 1 ? shape_.kernel_width : 1;
     for (int64_t i = 0; i < shape_.kernel_height; ++i) {
         const int64_t y = top + i * shape_.dilation_height;
@@ -84,25 +84,28 @@ void ByteConvolution::gather_pixel(const uint8_t* image, int64_t top, int64_t le
     if (end < inputs_) std::memset(to, 0, size_t(inputs_ - end));
 }
 
-void ByteConvolution::run(int64_t images, const View& input, Finish finish, Work& work) const {
-    const int64_t filters = shape_.group_filters();
-    const uint8_t flip = input.type == Type::int8 ? 128 : 0;
-    const std::vector<int32_t>& starts = flip != 0 ? starts_ : zeros_;
-    finish.factor = input.scale;
-    const auto prepare = [&](const BytePoints& points) { gather(points, static_cast<const uint8_t*>(input.data), flip); };
-    const auto sum = [&](const BytePoints& points, int64_t vector, int64_t, int log) {
-        const int64_t at = points.group * vectors_.count() + vector;
-        const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_, starts.data() + at * kByteFilters,
+void ByteLayer::run(int64_t images, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    const uint8_t flip = input.type == Type::int8 ? kZeroPoint : 0;
+    const std::vector<int32_t>& start = flip != 0 ? flipped_start_ : zero_start_;
+    const auto prepare = [&](const Chunk& chunk) { gather(chunk, input, flip); };
+    const auto sum = [&](const Chunk& chunk, const VectorRange& vectors) {
+        const int64_t at = chunk.group * vectors_.per_group() + vectors.first;
+        const ByteWeights weights{bits_.data() + at * vector_bytes_, vector_bytes_, start.data() + at * kByteFilters,
                                   kByteFilters};
-        kernels_->bytes->sums[log][points.wide()](points.inputs, inputs_, inputs_, weights, points.sums);
+        kernels_->bytes->sums[vectors.log][chunk.wide()](chunk.inputs, inputs_, inputs_, weights, chunk.sums);
     };
-    const auto write = [&](const BytePoints& points, int64_t vector, int64_t vectors, int) {
-        const int64_t first = vector * kByteFilters;
-        kernels_->bytes->finish(finish, points.sums, vectors, points.group * filters + first,
-                                std::min(filters - first, vectors * kByteFilters), points.places, points.count);
+    const auto write = [&](const Chunk& chunk, const VectorRange& vectors) {
+        kernels_->bytes->finish(epilogue, input.scale, chunk.sums,
+                                vectors_.range(chunk.group, vectors.first, vectors.count), chunk.places, chunk.count);
     };
-    const int64_t count = images * shape_.out_height() * shape_.out_width();
-    const ByteLoop loop{shape_.groups, vectors_.count(), count, inputs_, 1, 1, shape_.macs() * images / 64};
+    ByteLoop loop{};
+    loop.groups = shape_.groups;
+    loop.vectors = vectors_.per_group();
+    loop.points = images * shape_.out_plane();
+    loop.input_bytes = inputs_;
+    loop.places = 1;
+    loop.sums = 1;
+    loop.cycles = shape_.macs() * images / 64;
     run_loop(work, loop, prepare, sum, write);
 }
 

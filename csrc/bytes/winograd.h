@@ -1,5 +1,5 @@
-// A convolution of 6-bit inputs by filters of three by three pixels with fewer products, on CPUs that add up products of
-// bytes: 16 in the place of 36 (Winograd's F(2x2, 3x3)), or with a stride of 2, 25.
+// A binary 3x3 convolution of 6-bit inputs with fewer products, on CPUs that add up products of bytes: 16 instead of 36 per
+// channel and patch of 2x2 output pixels (Winograd's F(2x2, 3x3)), or 25 with a stride of 2.
 //
 // In one dimension, two neighbouring output pixels see the inputs d0 .. d3 through the weights g0 .. g2. Instead of six
 // products, four sums over all channels are enough:
@@ -15,8 +15,9 @@
 //
 //     first pixel = sum 0 + sum 1 + sum 2                second pixel = sum 2 + sum 3 + sum 4
 //
-// Rows and columns are both treated so, for tiles of 2x2 output pixels. All of it is exact in integers: of inputs from 0 to
-// 63, sums and differences of four fit into a byte; and the weights are a few small numbers, kept in 1, 2 or 4 bits.
+// Applied to rows and columns, this gives patches of 2x2 output pixels. Everything is exact in integers: sums and
+// differences of four inputs from 0 to 63 fit into a byte, and the transformed weights are a few small numbers that fit
+// into 1, 2 or 4 bits.
 
 #pragma once
 
@@ -24,40 +25,40 @@
 #include <vector>
 
 #include "bytes/loop.h"
-#include "lookup/layer.h"
+#include "bytes/weights.h"
+#include "program/convolution_shape.h"
 #include "program/tensor.h"
 
 namespace signwise {
 
-class WinogradConvolution {
+class WinogradLayer {
   public:
     static constexpr Order kReads = Order::pixels, kWrites = Order::pixels;
 
-    // Whether this is possible and the faster way, on these kernels.
-    static bool suits(const ConvolutionShape& shape, const Value& input, const Kernels& kernels);
+    // Whether these kernels exist, apply to this layer and are the fastest way.
+    static bool suits(const ConvolutionShape& shape, const Tensor& input, const Kernels& kernels);
 
-    // Weights as for Convolution::binary.
-    WinogradConvolution(const ConvolutionShape& shape, const uint8_t* bits, const Kernels& kernels);
+    WinogradLayer(const ConvolutionShape& shape, const SignBits& bits, const Kernels& kernels);
 
-    // `finish` needs no correction, factor or filter_stride from the caller.
-    void run(int64_t images, const View& input, Finish finish, Work& work) const;
+    void run(int64_t images, const Tensor& input, const Epilogue& epilogue, Work& work) const;
 
     int64_t weight_bytes() const { return int64_t(bits_.size()); }
 
   private:
-    // What the sums of some tiles see, and the places of the four pixels that come out of each.
-    void transform(const BytePoints& tiles, const uint8_t* images) const;
+    void pack(const SignBits& bits);
+    // Transforms the inputs of a chunk of patches and finds the places of the four pixels of each.
+    void transform(const Chunk& chunk, const Tensor& images) const;
 
     ConvolutionShape shape_;
     const Kernels* kernels_;
-    int64_t kind_;                 // the stride - 1
-    int64_t sums_;                 // of a tile
-    int64_t rows_, columns_;       // of tiles
-    ByteVectors vectors_;
-    int64_t inputs_;               // of a sum
+    int64_t stride_;
+    int64_t sums_;                 // per patch
+    int64_t rows_, columns_;       // of patches
+    FilterVectors vectors_;
+    int64_t inputs_;               // per sum
     int64_t vector_bytes_ = 0;
-    std::vector<uint8_t> bits_;    // [vector][sum], in the order of TileKind
-    std::vector<int32_t> starts_;  // [vector][sum][filter]: what 128 more in its inputs adds to a sum, taken back
+    std::vector<uint8_t> bits_;    // [vector][sum], sums in the order of PatchKind
+    std::vector<int32_t> starts_;  // [vector][sum][filter]: takes back what the bias of a sum's inputs adds
     std::vector<uint8_t> border_;  // a pixel of zeros
 };
 

@@ -1,30 +1,55 @@
-// The order in which threads fill the padded planes of a convolution.
+// The planes that sources are read from. Where the convolution's shape allows it, they have the layout of the input itself
+// (`unpadded`); otherwise the input is copied into zero-padded planes, with the columns of a strided convolution sorted by
+// their remainder, so that the lanes of a source are neighbours.
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <vector>
 
+#include "kernels/kernels.h"
+#include "program/convolution_shape.h"
+#include "program/tensor.h"
 #include "program/work.h"
 
 namespace signwise {
 
-// Calls pad(plane, image, first row, end row) until all rows of all planes of all images are done. The loop is divided as
-// that of the sums is, so that a thread finds in its cache what it wrote before: its rows of the layer before become its
-// rows of the planes; or, where threads divide the filters among them (`by_rows` is false), its filters become its planes.
-template <class Pad>
-void each_padded(Work& work, int64_t planes, int64_t images, int64_t rows, int64_t cycles, bool by_rows, const Pad& pad) {
-    if (!by_rows) {
-        return work.each(planes, cycles, [&](int64_t plane, int) {
-            for (int64_t image = 0; image < images; ++image) pad(plane, image, 0, rows);
-        });
-    }
-    const int64_t bands = std::min<int64_t>(work.threads(cycles), rows);
-    work.each(images * bands, cycles, [&](int64_t index, int) {
-        const int64_t image = index / bands, band = index % bands;
-        const int64_t first = rows * band / bands, end = rows * (band + 1) / bands;
-        for (int64_t plane = 0; plane < planes; ++plane) pad(plane, image, first, end);
-    });
-}
+// Padded planes are [channel][image][remainder of the column][row][column]. Unpadded planes are [image][channel][row][column]
+// or, in row order, [image][row][channel][column].
+struct PlaneLayout {
+    bool unpadded;
+    Order order;             // of unpadded planes
+    int64_t stride;          // from one lane of a source to the next: 2 where every second pixel of unpadded planes is read
+    int64_t group_channels;  // per group of the convolution; padded planes have a whole number of bundles
+    int64_t rows, pitch, image_stride, channel_stride, elements;
+    std::vector<int32_t> plane_of_remainder;  // [stride of the convolution]; -1 if no tap reads such columns
+    int32_t remainder_planes;                 // per channel and image
+
+    // Elements beyond the planes (and before unpadded ones) that must be readable: unused lanes lie there.
+    static constexpr int64_t kSlack = 64;
+};
+
+// Rows of padded planes have room for `width` output pixels, and channels are padded to whole bundles.
+PlaneLayout plane_layout(const ConvolutionShape& shape, int64_t images, bool unpadded, Order order, int64_t width,
+                         int64_t bundle_channels);
+
+// Whether unpadded planes will do: for this number of images, and for any number of images in row order.
+bool suits_unpadded(const ConvolutionShape& shape, int64_t images, int lanes);
+bool suits_rows(const ConvolutionShape& shape, int lanes);
+
+// Converts the input to the elements that the kernels read (float32, or int16 if `integer`) and writes it to the planes.
+// Threads divide the rows of each image, or the planes if `divide_rows` is false, in the way in which they divide the
+// sums, so that each finds in its cache what it wrote.
+struct PlaneFill {
+    const ConvolutionShape& shape;
+    const PlaneLayout& layout;
+    bool integer;
+    bool divide_rows;
+    int64_t images;
+};
+void fill_planes(const PlaneFill& fill, const Tensor& input, char* planes, const Kernels& kernels, Work& work);
+
+// What integer kernels subtract from an input to make it signed.
+inline int32_t zero_point(Type type, bool integer) { return integer && type == Type::uint8 ? kZeroPoint : 0; }
 
 }  // namespace signwise

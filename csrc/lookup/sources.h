@@ -1,5 +1,5 @@
-// How output pixels form vectors, which vectors of input pixels (sources) those see through the taps of a filter, and which
-// of them a tile has at hand at a time.
+// How output pixels form vectors, and which vectors of input pixels, the sources, each of them sees through the taps of a
+// filter. Taps of one tile often need the same source (the rows of a 3x3 filter overlap), so each source gets one slot.
 
 #pragma once
 
@@ -9,90 +9,89 @@
 #include <tuple>
 #include <vector>
 
-#include "lookup/plan.h"
+#include "lookup/planes.h"
+#include "program/convolution_shape.h"
 
 namespace signwise {
 
 // Output pixels in vectors: lane i of vector v is the pixel at (image, row, column) of a grid whose rows may be a little
-// longer than the output's, so that vectors break at row ends.
+// longer than the output's, so that vectors break at the ends of rows.
 struct Grid {
     int64_t images, height, width;
     int lanes;
 
-    int64_t vectors() const { return (images * height * width + lanes - 1) / lanes; }
+    int64_t pixels() const { return images * height * width; }
+    int64_t vectors() const { return (pixels() + lanes - 1) / lanes; }
     bool by_columns() const { return width % lanes == 0; }
 
-    // Where rows hold whole vectors, vectors above each other are numbered in sequence: their sources overlap most.
+    // Where a row holds whole vectors, vectors above each other have consecutive numbers: their sources overlap most.
     std::array<int64_t, 3> pixel(int64_t vector, int lane) const {
         if (by_columns()) {
             const int64_t per_image = height * (width / lanes), image = vector / per_image;
             const int64_t column = vector % per_image / height, row = vector % per_image % height;
             return {image, row, column * lanes + lane};
         }
-        const int64_t flat = std::min(vector * lanes + lane, images * height * width - 1);
+        const int64_t flat = std::min(vector * lanes + lane, pixels() - 1);
         return {flat / (height * width), flat / width % height, flat % width};
     }
 
-    // Lanes past the last pixel repeat it and are thrown away.
-    bool valid(int64_t vector, int lane) const {
-        return by_columns() || vector * lanes + lane < images * height * width;
+    // Lanes past the last pixel repeat it; their results are dropped.
+    bool valid(int64_t vector, int lane) const { return by_columns() || vector * lanes + lane < pixels(); }
+};
+
+// A vector of input pixels. Few sources differ in their lane pattern or mask.
+struct Source {
+    int32_t lanes;  // lane pattern: index into SourceMap::lane_patterns
+    int64_t start;  // place of the first lane in the planes
+    int32_t mask;   // index into SourceMap::masks
+
+    bool operator<(const Source& other) const {
+        return std::tie(lanes, start, mask) < std::tie(other.lanes, other.start, other.mask);
     }
 };
 
-// A vector of pixels: where its first lane is, how its lanes lie relative to that one, and which of them count. Few vectors
-// differ in the latter two.
-struct Lanes {
-    int32_t form;
-    int64_t start;
-    int32_t mask;
-
-    bool operator<(const Lanes& other) const {
-        return std::tie(form, start, mask) < std::tie(other.form, other.start, other.mask);
-    }
+// The slots of a tile. A strip fills the slots of the sources that it is the first to need; sources of earlier strips keep
+// their slots as long as a later strip needs them.
+struct StripSlots {
+    std::vector<Source> built;
+    std::vector<int32_t> built_slots;  // [built source]
+    std::vector<int32_t> read_slots;   // [tap][vector of the strip]
+    bool adjacent = true;              // whether the slots of a tap's vectors follow each other, at every tap
+};
+struct TileSlots {
+    std::vector<StripSlots> strips;
+    int64_t slots = 0, built = 0;
 };
 
-struct Planner {
+struct SourceMap {
     const ConvolutionShape& shape;
     const PlaneLayout& planes;
     Grid grid;
-    std::vector<std::vector<int32_t>> forms;
-    std::vector<Lanes> lanes;
-    std::vector<int64_t> tap_offsets;
-    std::vector<int32_t> kinds;            // [vector], of plain planes
-    std::vector<int32_t> tap_masks;        // [kind][tap]
-    std::vector<std::vector<bool>> masks;  // [mask][lane]
+    std::vector<std::vector<int32_t>> lane_patterns;  // [pattern][lane]: offset from the first lane
+    std::vector<Source> vectors;                      // [vector]: what it would see through a tap at offset 0, unmasked
+    std::vector<int64_t> tap_offsets;                 // [tap]
+    std::vector<int32_t> border_classes;              // [vector], for unpadded planes: vectors with the same masks
+    std::vector<int32_t> tap_masks;                   // [border class][tap]
+    std::vector<std::vector<bool>> masks;             // [mask][lane]; mask 0 keeps every lane
 
-    Planner(const ConvolutionShape& shape, const PlaneLayout& planes, const Grid& grid);
+    SourceMap(const ConvolutionShape& shape, const PlaneLayout& planes, const Grid& grid);
 
-    // The longest power of two such that every form consists of runs of that many.
+    // The source that a vector sees through a tap.
+    Source source(int64_t vector, size_t tap) const;
+
+    // The longest power of two such that every lane pattern consists of pieces of that length.
     int64_t piece_length() const;
 
-    struct Part {
-        std::vector<Lanes> built;        // sources that this part is the first to need
-        std::vector<int32_t> built_slots;
-        std::vector<int32_t> read_slots; // [tap][V]
-        bool nearby = true;              // whether the V slots of every tap follow each other
-    };
-
-    struct Parts {
-        std::vector<Part> parts;
-        int64_t slots = 0, built = 0;
-    };
-
-    // Gives every source of every part of a tile a slot, and reuses slots whose source is no longer needed: tables pay
-    // only as long as they stay in the first cache.
-    Parts parts(int64_t first, int64_t count, int64_t together) const;
+    // Gives every source of `count` vectors from `first` on a slot, and reuses slots whose source is no longer needed:
+    // tables pay only as long as they stay in the first-level cache.
+    TileSlots assign_slots(int64_t first, int64_t count, int64_t strip) const;
 
   private:
-    void find_forms();
+    void find_lane_patterns();
     void find_taps();
-    // In padded planes every lane counts: that is the first mask. In plain ones, vectors that begin in the same column and
-    // are as far from the upper and the lower border see the same of them.
-    void mask_taps();
+    void find_masks();
     // The lanes of a vector that a tap does not move beyond a border.
-    std::vector<bool> mask(int64_t vector, int64_t tap) const;
-    // The source that a vector sees through a tap.
-    Lanes source(int64_t vector, size_t tap) const;
+    std::vector<bool> lanes_inside(int64_t vector, int64_t tap) const;
 };
 
 }  // namespace signwise

@@ -1,132 +1,161 @@
-// One tile of a convolution: tables are built, every filter adds the rows that its bits name, and the epilogue follows.
+#include "lookup/tile.h"
 
 #include <algorithm>
 
-#include "lookup/layer.h"
-
 namespace signwise {
+namespace {
 
-const void* Convolution::add_up(const Pass& pass, const Portion& some, char* scratch, char* sums) const {
-    const Geometry& plan = pass.plan;
-    const VectorKernels& vectors = pass.vectors;
-    const Pattern& pattern = plan.patterns[size_t(some.tile.pattern)];
-    const int64_t element = element_bytes(), lanes = vectors.bytes / element, channels = slot_channels();
-    const int64_t slot_bytes = slot_vectors() * vectors.bytes;
-    const int64_t slots = this->slots(), taps = shape_.taps();
-    const int64_t together = int64_t(1) << plan.log_tile, padded = round_up(some.tile.vectors, together);
-    char* stage = scratch + plan.block * plan.slots * slot_bytes;
-    const int64_t sum_stride = kFilterTile * padded * lanes;
-    // Pairs before sums must be widened.
-    const int64_t limit = integer_ ? kLargestSum / (largest_input(pass.input) * channels) : slots * taps;
-    const int64_t part_sums = kFilterTile * together * lanes;
-    int32_t* wide_sums = reinterpret_cast<int32_t*>(sums + round_up(some.filters, kFilterTile) * padded * vectors.bytes);
+// How many pairs int16 sums may still add before they must be widened to int32.
+struct Headroom {
+    int64_t limit;
+    int64_t pending = 0;   // pairs in the int16 sums
+    bool widened = false;  // whether the int32 sums hold anything
 
-    const auto widen = [&](int64_t part, bool first) {
-        for (int64_t filter = 0; filter < some.filters; filter += kFilterTile) {
-            const int64_t at = filter / kFilterTile * sum_stride + part * part_sums;
-            vectors.widen(reinterpret_cast<const int16_t*>(sums) + at, wide_sums + at, part_sums, first);
+    bool is_enough_for(int64_t pairs) const { return pending + pairs <= limit; }
+};
+
+class SliceSums {
+  public:
+    SliceSums(const Pass& pass, const Slice& slice, char* scratch, char* sums)
+        : pass_(pass),
+          slice_(slice),
+          pattern_(pass.plan.patterns[size_t(slice.tile.pattern)]),
+          strip_(pass.plan.cut.strip()),
+          strips_(ceil_divide(slice.tile.vectors, strip_)),
+          strip_sums_(kBlock * strip_ * pass.lanes()),
+          block_sums_(strips_ * strip_sums_),
+          slots_(scratch),
+          stage_(scratch + pass.slots_bytes()),
+          sums_(sums),
+          wide_sums_(reinterpret_cast<int32_t*>(sums + ceil_divide(slice.filters, kBlock) * block_sums_ * pass.element_bytes())) {}
+
+    const void* run() {
+        const int64_t resident = pass_.plan.cut.resident;
+        Headroom headroom{largest_step()};
+        for (int64_t first = slice_.first_bundle; first < slice_.end_bundle; first += resident) {
+            const int64_t count = std::min(resident, slice_.end_bundle - first);
+            Headroom after = headroom;
+            for (int64_t strip = 0; strip < strips_; ++strip) {
+                fill_slots(strip, first, count);
+                after = add_bundles(strip, first, count, headroom);
+            }
+            headroom = after;  // the same for every strip
         }
-    };
-    // Cuts `count` slots into steps of no more pairs than sums can take before they are widened.
-    const auto each_step = [&](int64_t count, const auto& body) {
-        const int64_t some_slots = std::max<int64_t>(1, limit / taps), some_taps = std::min(limit, taps);
-        for (int64_t slot = 0; slot < count; slot += some_slots) {
-            for (int64_t tap = 0; tap < taps; tap += some_taps) {
-                body(slot, std::min(some_slots, count - slot), tap, std::min(some_taps, taps - tap));
-            }
-        }
-    };
-    const auto add_slots = [&](const uint32_t* offsets, int64_t first, int64_t count, int64_t part, int64_t pending,
-                               bool widened) {
-        char* to = sums + part * part_sums * element;
-        each_step(count, [&](int64_t slot, int64_t step_slots, int64_t tap, int64_t step_taps) {
-            if (pending + step_slots * step_taps > limit) {
-                widen(part, !widened);
-                pending = 0;
-                widened = true;
-            }
-            const uint32_t* from = offsets + (slot * taps + tap) * together;
-            if (tables()) {
-                const int64_t tiles = (shape_.group_filters() + kFilterTile - 1) / kFilterTile;
-                const int64_t row = (some.group * slots + first + slot) * tiles + some.first_filter / kFilterTile;
-                const Pairs pairs{from, step_slots, step_taps, tiles * taps, taps};
-                const bool nearby = pattern.nearby[size_t(part)];
-                const auto kernel = (integer_ ? vectors.lookup_int : vectors.lookup_float)[plan.log_tile][nearby];
-                kernel(words_.data() + row * taps + tap, some.filters, pairs, scratch, to, sum_stride, pending == 0);
-            } else {
-                const int64_t tiles = (shape_.group_filters() + 5) / 6, all_pairs = slots * taps;
-                const int64_t at =
-                    ((some.group * tiles + some.first_filter / 6) * all_pairs + (first + slot) * taps + tap) * 6;
-                const void* weights = integer_ ? static_cast<const void*>(int_weights_.data() + at)
-                                               : static_cast<const void*>(float_weights_.data() + at);
-                const auto kernel = (integer_ ? vectors.multiply_int : vectors.multiply_float)[plan.log_tile];
-                kernel(weights, all_pairs * 6, some.filters, from, step_slots * step_taps, scratch, to, sum_stride,
-                       pending == 0);
-            }
-            pending += step_slots * step_taps;
-        });
-    };
-    // The state that `count` more slots leave behind: pairs not yet widened, and whether any ever were.
-    const auto advance = [&](int64_t count, int64_t& pending, bool& widened) {
-        each_step(count, [&](int64_t, int64_t step_slots, int64_t, int64_t step_taps) {
-            if (pending + step_slots * step_taps > limit) {
-                pending = 0;
-                widened = true;
-            }
-            pending += step_slots * step_taps;
-        });
-    };
-
-    int64_t pending = 0;
-    bool widened = false;
-    const int64_t group_channels = plan.plain ? shape_.group_channels() : slots * channels;
-    const char* origin = pass.planes + (some.group * group_channels * plan.channel_stride + some.tile.base) * element;
-
-    for (int64_t first = some.first_slot; first < some.end_slot; first += plan.block) {
-        const int64_t count = std::min(plan.block, some.end_slot - first);
-        for (int64_t part = 0; part * together < padded; ++part) {
-            const int64_t built = pattern.builds[size_t(part)];
-            const Sources sources{pattern.pieces.data() + built * plan.pieces, pattern.slots.data() + built,
-                                  pattern.masks.data() + built, plan.masks.data(),
-                                  pattern.builds[size_t(part) + 1] - built, plan.pieces, plan.stride};
-            if (sources.count > 0) {
-                const StopWatch watch(pass.phases != nullptr ? &pass.phases->build : nullptr);
-                for (int64_t i = 0; i < count; ++i) {
-                    const char* plane = origin + (first + i) * channels * plan.channel_stride * element;
-                    char* to = scratch + i * pattern.slot_count * slot_bytes;
-                    const int64_t present = std::min(channels, group_channels - (first + i) * channels);
-                    if (integer_) {
-                        const int16_t* from = reinterpret_cast<const int16_t*>(plane);
-                        int16_t* filled = reinterpret_cast<int16_t*>(to);
-                        tables() ? vectors.build_int(from, plan.channel_stride, present, sources, int16_t(pass.border),
-                                                     reinterpret_cast<int16_t*>(stage), filled)
-                                 : vectors.gather_int(from, sources, filled);
-                    } else {
-                        const float* from = reinterpret_cast<const float*>(plane);
-                        float* filled = reinterpret_cast<float*>(to);
-                        tables() ? vectors.build_float(from, plan.channel_stride, present, sources, float(pass.border),
-                                                       reinterpret_cast<float*>(stage), filled)
-                                 : vectors.gather_float(from, sources, filled);
-                    }
-                }
-            }
-            const StopWatch watch(pass.phases != nullptr ? &pass.phases->sums : nullptr);
-            // The offsets of a part are laid out for whole blocks; a last, shorter one uses their beginning.
-            const uint32_t* offsets = pattern.offsets.data() + part * together * plan.block * taps;
-            add_slots(offsets, first, count, part, pending, widened);
-        }
-        advance(count, pending, widened);
+        if (!pass_.integer) return sums_;
+        for (int64_t strip = 0; strip < strips_; ++strip) widen(strip, !headroom.widened);
+        return wide_sums_;
     }
-    if (!integer_) return sums;
-    for (int64_t part = 0; part * together < padded; ++part) widen(part, !widened);
-    return wide_sums;
+
+  private:
+    // Pairs that one call of a kernel may add at most.
+    int64_t largest_step() const {
+        if (!pass_.integer) return pass_.bundles() * pass_.shape.taps();
+        return kLargestSum / (largest_input(pass_.input) * pass_.weights.bundle_channels());
+    }
+
+    // Fills the slots that a strip is the first to need, for bundles [first, first + count).
+    void fill_slots(int64_t strip, int64_t first, int64_t count) const {
+        const Plan& plan = pass_.plan;
+        const int64_t begin = pattern_.builds[size_t(strip)], built = pattern_.builds[size_t(strip) + 1] - begin;
+        if (built == 0) return;
+        const StopWatch watch = pass_.work.time(&Phases::build);
+        const Sources sources{pattern_.pieces.data() + begin * plan.pieces,
+                              pattern_.slots.data() + begin,
+                              pattern_.masks.data() + begin,
+                              plan.masks.data(),
+                              built,
+                              plan.pieces,
+                              plan.planes.stride};
+        const int64_t channels = pass_.weights.bundle_channels(), group_channels = plan.planes.group_channels;
+        const int64_t bundle_bytes = pattern_.slot_count * pass_.weights.slot_vectors() * pass_.vectors.bytes;
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t channel = (first + i) * channels;
+            const int64_t plane = (slice_.group * group_channels + channel) * plan.planes.channel_stride;
+            pass_.weights.fill_slots(pass_.vectors,
+                                     {pass_.planes + (plane + slice_.tile.base) * pass_.element_bytes(),
+                                      plan.planes.channel_stride, std::min(channels, group_channels - channel), sources,
+                                      pass_.border, stage_, slots_ + i * bundle_bytes});
+        }
+    }
+
+    // Adds bundles [first, first + count) to the sums of a strip, in steps that the sums have room for.
+    Headroom add_bundles(int64_t strip, int64_t first, int64_t count, Headroom headroom) const {
+        const StopWatch watch = pass_.work.time(&Phases::sums);
+        const int64_t taps = pass_.shape.taps();
+        const int64_t step_bundles = std::max<int64_t>(1, headroom.limit / taps);
+        const int64_t step_taps = std::min(headroom.limit, taps);
+        // The offsets of a strip are laid out for all resident bundles; the last, shorter set uses their beginning.
+        const uint32_t* offsets = pattern_.offsets.data() + strip * strip_ * pass_.plan.cut.resident * taps;
+        for (int64_t bundle = 0; bundle < count; bundle += step_bundles) {
+            for (int64_t tap = 0; tap < taps; tap += step_taps) {
+                const PairRange range{slice_.group, slice_.first_filter,
+                                      slice_.filters, first + bundle,
+                                      std::min(step_bundles, count - bundle), tap,
+                                      std::min(step_taps, taps - tap)};
+                const int64_t pairs = range.bundles * range.taps;
+                if (!headroom.is_enough_for(pairs)) {
+                    widen(strip, !headroom.widened);
+                    headroom.pending = 0;
+                    headroom.widened = true;
+                }
+                pass_.weights.add_pairs(pass_.vectors, range,
+                                        {offsets + (bundle * taps + tap) * strip_, slots_, pass_.plan.cut.log_strip,
+                                         pattern_.adjacent[size_t(strip)],
+                                         sums_ + strip * strip_sums_ * pass_.element_bytes(), block_sums_,
+                                         headroom.pending == 0});
+                headroom.pending += pairs;
+            }
+        }
+        return headroom;
+    }
+
+    // Moves the int16 sums of a strip to the int32 sums; `first` overwrites those.
+    void widen(int64_t strip, bool first) const {
+        for (int64_t filter = 0; filter < slice_.filters; filter += kBlock) {
+            const int64_t at = filter / kBlock * block_sums_ + strip * strip_sums_;
+            pass_.vectors.widen(reinterpret_cast<const int16_t*>(sums_) + at, wide_sums_ + at, strip_sums_, first);
+        }
+    }
+
+    const Pass& pass_;
+    const Slice& slice_;
+    const Pattern& pattern_;
+    int64_t strip_, strips_;
+    int64_t strip_sums_, block_sums_;  // sums of a block of filters, per strip and per tile
+    char* slots_;
+    char* stage_;
+    char* sums_;
+    int32_t* wide_sums_;
+};
+
+}  // namespace
+
+int64_t Pass::bundles() const { return ceil_divide(shape.group_channels(), weights.bundle_channels()); }
+
+int64_t Pass::tile_bytes(int64_t filters) const {
+    return checked_product(round_up(filters, kBlock), plan.cut.tile_vectors * vectors.bytes, "a tile");
 }
 
-void Convolution::finish(const Pass& pass, const Portion& some, const void* sums) const {
-    const StopWatch watch(pass.phases != nullptr ? &pass.phases->finish : nullptr);
-    const auto kernel = pass.finish.filter_stride == 1 ? pass.vectors.finish_lanes : pass.vectors.finish;
-    kernel(pass.finish, sums, int64_t(1) << pass.plan.log_tile, some.group * shape_.group_filters() + some.first_filter,
-           some.filters, some.tile.vectors, pass.plan.run_starts.data() + some.tile.first_vector, pass.plan.runs.data());
+int64_t Pass::slots_bytes() const {
+    return checked_product(plan.cut.resident * plan.slots, weights.slot_vectors() * vectors.bytes, "a tile");
+}
+
+int64_t Pass::scratch_bytes(int64_t slice_filters) const {
+    // int32 sums are twice as wide as the int16 sums before them.
+    return slots_bytes() + stage_bytes() + checked_product(tile_bytes(slice_filters), integer ? 3 : 1, "a tile");
+}
+
+const void* sum_slice(const Pass& pass, const Slice& slice, char* scratch, char* sums) {
+    return SliceSums(pass, slice, scratch, sums).run();
+}
+
+void finish_slice(const Pass& pass, const Slice& slice, const void* sums) {
+    const StopWatch watch = pass.work.time(&Phases::finish);
+    const auto kernel = pass.filter_stride == 1 ? pass.vectors.finish_lanes : pass.vectors.finish;
+    const TileSums tile{sums, pass.plan.cut.strip(), slice.group * pass.shape.group_filters() + slice.first_filter,
+                        slice.filters, slice.tile.vectors};
+    kernel(pass.epilogue, pass.units, tile,
+           {pass.filter_stride, pass.plan.run_starts.data() + slice.tile.first_vector, pass.plan.runs.data()});
 }
 
 }  // namespace signwise

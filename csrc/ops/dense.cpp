@@ -1,111 +1,174 @@
-#include "ops/dense.h"
+// Dense layers: one example at a time by matrix-vector kernels, or many examples as the pixels of a 1x1 convolution.
 
 #include <algorithm>
-#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "bytes/layer.h"
+#include "lookup/layer.h"
+#include "ops/layer.h"
 
 namespace signwise {
 namespace {
 
-// From here on the tables of a convolution pay, or its sums of bytes.
-constexpr int64_t kManyRows = 12;
-constexpr int64_t kManyByteRows = 4;
+// From this many examples on, the convolutions are faster.
+constexpr int64_t kManyExamples = 12;
+constexpr int64_t kManyByteExamples = 4;
 
-}  // namespace
+// A layer made on first use: most programs see either single examples or many. Several threads may ask at once.
+template <class Layer>
+class Lazy {
+  public:
+    template <class Make>
+    const Layer& get(const Make& make) {
+        std::call_once(once_, [&] { layer_.emplace(make()); });
+        return *layer_;
+    }
 
-Dense::Dense(int64_t inputs, int64_t filters, const Kernels& kernels)
-    : inputs_(inputs), filters_(filters), kernels_(&kernels) {}
+  private:
+    std::once_flag once_;
+    std::optional<Layer> layer_;
+};
 
-Dense Dense::binary(int64_t inputs, int64_t filters, const uint8_t* bits, const Kernels& kernels) {
-    Dense result(inputs, filters, kernels);
-    const int64_t row_bytes = (inputs + 7) / 8, lanes = kernels.gemv_lanes;
-    const int64_t per_table = kernels.gemv_inputs, per_word = per_table * kernels.gemv_fields;
-    result.bits_.assign(bits, bits + filters * row_bytes);
-    result.word_count_ = (inputs + per_word - 1) / per_word;
-    const int64_t tiles = (filters + lanes - 1) / lanes, count = tiles * result.word_count_ * lanes;
-    uint32_t* words = reinterpret_cast<uint32_t*>(result.words_.reserve(count * 4));
+class Dense {
+  public:
+    static constexpr Order kReads = Order::planes, kWrites = Order::planes;
+
+    static Dense binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed,
+                        const Kernels& kernels);
+    static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
+
+    void run(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+
+    int64_t weight_bytes() const {
+        return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size() * sizeof(float));
+    }
+
+  private:
+    Dense(int64_t inputs, int64_t filters, const Kernels& kernels) : inputs_(inputs), filters_(filters), kernels_(&kernels) {}
+
+    bool is_binary() const { return weights_.empty(); }
+    // Returns false where single examples are faster.
+    bool run_together(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    void run_example(const char* example, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+
+    int64_t inputs_, filters_;
+    const Kernels* kernels_;
+    std::vector<float> weights_;
+    std::vector<uint8_t> bits_;
+    Buffer words_;  // [vector of filters][word][lane], 32 bits each
+    int64_t word_count_ = 0;
+
+    struct Convolutions {
+        Lazy<LookupLayer> of_floats, of_integers;
+        Lazy<ByteLayer> of_bytes;
+    };
+    std::unique_ptr<Convolutions> convolutions_ = std::make_unique<Convolutions>();
+};
+
+Dense Dense::binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed, const Kernels& kernels) {
+    Dense dense(inputs, filters, kernels);
+    const uint8_t* bytes = static_cast<const uint8_t*>(packed);
+    dense.bits_.assign(bytes, bytes + filters * bits.row_bytes());
+    const int64_t lanes = kernels.matvec.lanes, per_word = kernels.matvec.table_inputs * kernels.matvec.word_tables;
+    dense.word_count_ = ceil_divide(inputs, per_word);
+    const int64_t count = ceil_divide(filters, lanes) * dense.word_count_ * lanes;
+    uint32_t* words = reinterpret_cast<uint32_t*>(dense.words_.reserve(count * 4));
     std::fill_n(words, count, 0u);
     for (int64_t filter = 0; filter < filters; ++filter) {
-        const uint8_t* row = bits + filter * row_bytes;
-        uint32_t* column = words + filter / lanes * result.word_count_ * lanes + filter % lanes;
+        uint32_t* column = words + filter / lanes * dense.word_count_ * lanes + filter % lanes;
         for (int64_t i = 0; i < inputs; ++i) {
-            const uint32_t bit = (row[i / 8] >> (i % 8)) & 1;
-            column[i / per_word * lanes] |= bit << (i % per_word);
+            column[i / per_word * lanes] |= uint32_t(bits.positive(filter, i)) << (i % per_word);
         }
     }
-    return result;
+    return dense;
 }
 
 Dense Dense::real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels) {
-    Dense result(inputs, filters, kernels);
-    result.weights_.assign(weights, weights + inputs * filters);
-    return result;
+    Dense dense(inputs, filters, kernels);
+    dense.weights_.assign(weights, weights + inputs * filters);
+    return dense;
 }
 
-int64_t Dense::weight_bytes() const {
-    return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size()) * 4;
-}
-
-bool Dense::run_many_rows(int64_t rows, const View& input, const Finish& finish, Work& work) const {
-    const ConvolutionShape shape{inputs_, 1, 1, filters_, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1};
-    const bool integer = weights_.empty() && input.type != Type::float32;
-    if (integer && rows >= kManyByteRows && ByteConvolution::suits(shape, *kernels_)) {
-        const auto make = [&] { return std::make_unique<ByteConvolution>(shape, bits_.data(), *kernels_); };
-        byte_convolutions_->get(true, make).run(rows, input, finish, work);
+bool Dense::run_together(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    ConvolutionShape shape;
+    shape.in_channels = inputs_;
+    shape.out_channels = filters_;
+    const SignBits bits(bits_.data(), inputs_);
+    const bool integer = is_binary() && !input.is_float();
+    if (integer && examples >= kManyByteExamples && ByteLayer::suits(shape, *kernels_)) {
+        const auto make = [&] { return ByteLayer(shape, bits, *kernels_); };
+        convolutions_->of_bytes.get(make).run(examples, input, epilogue, work);
         return true;
     }
-    if (rows < kManyRows) return false;
+    if (examples < kManyExamples) return false;
     const auto make = [&] {
-        return std::make_unique<Convolution>(weights_.empty()
-                                                 ? Convolution::binary(shape, bits_.data(), integer, *kernels_)
-                                                 : Convolution::real(shape, weights_.data(), *kernels_));
+        return is_binary() ? LookupLayer::binary(shape, bits, integer, *kernels_)
+                           : LookupLayer::real(shape, weights_.data(), *kernels_);
     };
-    convolutions_->get(integer, make).run(rows, input, finish, Order::planes, work);
+    Lazy<LookupLayer>& convolution = integer ? convolutions_->of_integers : convolutions_->of_floats;
+    convolution.get(make).run(examples, input, epilogue, Order::planes, work);
     return true;
 }
 
-void Dense::run_row(const void* input, Type type, float scale, Finish finish, Work& work) const {
-    const bool binary = weights_.empty();
-    // 8-bit inputs stay integers, which float32 sums exactly; their scale is applied at the end.
-    const float factor = type == Type::float32 ? 1.0f : scale;
-    finish.factor = factor;
-    const int64_t lanes = kernels_->gemv_lanes, tiles = (filters_ + lanes - 1) / lanes;
-    const int64_t tables = word_count_ * kernels_->gemv_fields;
-    const int64_t table_floats = binary ? tables * lanes : 0;
+void Dense::run_example(const char* example, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    const MatvecKernels& kernels = kernels_->matvec;
+    // 8-bit inputs stay integers, which float32 sums exactly; the epilogue applies their scale.
+    const float factor = input.is_float() ? 1.0f : input.scale;
+    const int64_t lanes = kernels.lanes, vectors = ceil_divide(filters_, lanes);
+    const int64_t tables = word_count_ * kernels.word_tables, table_floats = is_binary() ? tables * lanes : 0;
+    const int64_t input_floats = round_up(inputs_, 16);
     float* memory = reinterpret_cast<float*>(
-        work.shared.reserve((round_up(inputs_, 16) + table_floats + tiles * lanes) * 4 + 64));
-    float* row = memory;
-    float* built = memory + round_up(inputs_, 16);
+        work.shared.reserve((input_floats + table_floats + vectors * lanes) * int64_t(sizeof(float)) + 64));
+    float* built = memory + input_floats;
     float* sums = built + table_floats;
-    kernels_->to_float(input, type, 1.0f, row, inputs_);
-    if (binary) kernels_->gemv_tables(row, inputs_, tables, built);
+    kernels_->elementwise.to_float(example, input.type, 1.0f, memory, inputs_);
+    if (is_binary()) kernels.build(memory, inputs_, tables, built);
 
-    const int64_t cycles = inputs_ * filters_ / (binary ? 32 : 8), threads = work.threads(cycles);
-    const int64_t step = round_up((tiles + threads - 1) / threads, 4);
-    work.each((tiles + step - 1) / step, cycles, [&](int64_t index, int) {
-        const int64_t first = index * step, count = std::min(step, tiles - first);
+    const int64_t cycles = inputs_ * filters_ / (is_binary() ? 32 : 8), threads = work.threads(cycles);
+    const int64_t slice = round_up(ceil_divide(vectors, threads), 4);  // the kernel takes four vectors at a time
+    work.each(ceil_divide(vectors, slice), cycles, [&](int64_t index, int) {
+        const int64_t first = index * slice, count = std::min(slice, vectors - first);
         const int64_t filter = first * lanes, filters = std::min(count * lanes, filters_ - filter);
-        if (binary) {
+        if (is_binary()) {
             const uint32_t* words = reinterpret_cast<const uint32_t*>(words_.data()) + filter * word_count_;
-            kernels_->gemv(words, word_count_, count, built, sums + filter);
+            kernels.lookup(words, word_count_, count, built, sums + filter);
         } else {
-            kernels_->dot(weights_.data() + filter * inputs_, inputs_, filters, row, sums + filter);
+            kernels.dot(weights_.data() + filter * inputs_, inputs_, filters, memory, sums + filter);
         }
-        kernels_->finish_row(finish, sums, filter, filters);
+        kernels.finish(epilogue, factor, sums, filter, filters);
     });
 }
 
-void Dense::run(int64_t rows, const View& input, Finish finish, Work& work) const {
-    if (run_many_rows(rows, input, finish, work)) return;
-    const StopWatch watch(work.phases != nullptr ? &work.phases->sums : nullptr);
-    const char* from = static_cast<const char*>(input.data);
-    char* output = static_cast<char*>(finish.output);
-    const char* residual = static_cast<const char*>(finish.residual);
-    for (int64_t row = 0; row < rows; ++row) {
-        Finish one = finish;
-        one.output = output + row * filters_ * bytes_of(finish.output_type);
-        if (residual != nullptr) one.residual = residual + row * filters_ * bytes_of(finish.residual_type);
-        run_row(from + row * inputs_ * bytes_of(input.type), input.type, input.scale, one, work);
+void Dense::run(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    if (run_together(examples, input, epilogue, work)) return;
+    const StopWatch watch = work.time(&Phases::sums);
+    char* output = static_cast<char*>(epilogue.output);
+    const char* residual = static_cast<const char*>(epilogue.residual);
+    for (int64_t i = 0; i < examples; ++i) {
+        Epilogue one = epilogue;
+        one.output = output + i * filters_ * bytes_of(epilogue.output_type);
+        if (residual != nullptr) one.residual = residual + i * filters_ * bytes_of(epilogue.residual_type);
+        run_example(input.at(i * inputs_), input, one, work);
     }
+}
+
+}  // namespace
+
+std::unique_ptr<Operation> make_dense(const signwise_operation& described, const std::vector<Tensor>& inputs,
+                                      Tensor& output, const Kernels& kernels) {
+    const Shape& in = inputs[0].shape;
+    require(in.rank == 1, "a dense layer reads a vector");
+    check_size(described.out_channels, 1, kLargestSize, "out_features");
+    output.shape = {1, described.out_channels, 1, 1};
+    check_layer(described, inputs, output, in.channels);
+    LayerEpilogue epilogue(described, described.out_channels);
+    const SignBits bits(described.weight, in.channels);
+    Dense dense = described.bits == 1
+                      ? Dense::binary(in.channels, described.out_channels, bits, described.weight, kernels)
+                      : Dense::real(in.channels, described.out_channels, static_cast<const float*>(described.weight),
+                                    kernels);
+    return make_layer(std::move(dense), std::move(epilogue), output);
 }
 
 }  // namespace signwise

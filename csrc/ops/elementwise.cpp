@@ -1,6 +1,6 @@
-// Operations on single numbers: affine, ReLU, add, joining of channels, softmax.
+// Element-wise operations: affine, ReLU, add, channel padding and concatenation, flatten, softmax.
 //
-// Values may have 8 bits; they are read into float32 a line at a time, and the result is rounded again where it must be.
+// 8-bit tensors are converted to float32 one line at a time, and the result is rounded to the output's type.
 
 #include <algorithm>
 #include <cmath>
@@ -11,35 +11,36 @@
 namespace signwise {
 namespace {
 
-constexpr int64_t kLine = 1024;
+constexpr int64_t kLine = 1024;  // floats: a few lines fit into the first-level cache
 
-// Numbers [first, first + count) of a value as floats, copied to `line` unless they are floats already.
-const float* read(const Kernels& kernels, const Data& from, int64_t first, int64_t count, float* line) {
-    if (from.value->type == Type::float32) return reinterpret_cast<const float*>(from.data) + first;
-    kernels.to_float(from.at(first), from.value->type, from.value->scale, line, count);
+// Elements [first, first + count) of a tensor as floats, converted into `line` unless they are floats already.
+const float* read(const Kernels& kernels, const Tensor& from, int64_t first, int64_t count, float* line) {
+    if (from.is_float()) return from.floats() + first;
+    kernels.elementwise.to_float(from.at(first), from.type, from.scale, line, count);
     return line;
 }
 
-// Calls body(plane) for all of them, each with so many numbers of some bytes, on all threads where there is work for them.
+// Calls body(i) for every segment of the output, `length` elements each. Threads divide the segments.
 template <class Body>
-void each_plane(Work& work, int64_t planes, int64_t plane, int64_t bytes, const Body& body) {
-    const int64_t cycles = planes * plane * bytes / 5, pieces = std::min<int64_t>(planes, 2 * work.threads(cycles));
-    work.each(pieces, cycles, [&](int64_t piece, int) {
-        for (int64_t i = planes * piece / pieces; i < planes * (piece + 1) / pieces; ++i) body(i);
+void each_segment(Work& work, int64_t segments, int64_t length, const Tensor& output, const Body& body) {
+    const int64_t cycles = segments * length * output.element() / 5;
+    const int64_t slices = std::min<int64_t>(segments, 2 * work.threads(cycles));
+    work.each(slices, cycles, [&](int64_t slice, int) {
+        for (int64_t i = segments * slice / slices; i < segments * (slice + 1) / slices; ++i) body(i);
     });
 }
 
-// y = f(x) channel by channel, in lines that stay in the first cache.
+// Calls compute(first, length, to) for elements [first, first + count) of the output, line by line, and rounds the result
+// where the output has 8 bits.
 template <class Compute>
-void each_line(const Kernels& kernels, int64_t first, int64_t count, const Data& output, const Compute& compute) {
+void each_line(const Kernels& kernels, int64_t first, int64_t count, const Tensor& output, const Compute& compute) {
     alignas(64) float line[kLine];
     for (int64_t done = 0; done < count; done += kLine) {
         const int64_t length = std::min(kLine, count - done);
-        const bool direct = output.value->type == Type::float32;
-        float* to = direct ? reinterpret_cast<float*>(output.data) + first + done : line;
+        float* to = output.is_float() ? output.floats() + first + done : line;
         compute(first + done, length, to);
-        if (!direct) {
-            kernels.from_float(line, output.value->type, output.value->scale, output.at(first + done), length);
+        if (!output.is_float()) {
+            kernels.elementwise.from_float(line, output.type, output.scale, output.at(first + done), length);
         }
     }
 }
@@ -51,29 +52,29 @@ class AffineOperation : public Operation {
 
     Order reads(size_t, Order) const override { return order_; }
 
-    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
-        const Shape& shape = output.value->shape;
-        const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
+    void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const override {
+        const Shape& shape = output.shape;
+        const StopWatch watch = work.time(&Phases::finish);
         const int64_t channels = shape.channels;
-        // The channels of a pixel, or of a vector, side by side.
+        // The channels of a pixel, or of a vector, are neighbours.
         if ((order_ == Order::pixels || shape.plane() == 1) && !scale_.empty()) {
-            return each_plane(work, examples * shape.plane(), channels, output.element(), [&](int64_t pixel) {
+            return each_segment(work, examples * shape.plane(), channels, output, [&](int64_t pixel) {
                 each_line(kernels_, pixel * channels, channels, output, [&](int64_t at, int64_t count, float* to) {
                     alignas(64) float line[kLine];
                     const int64_t first = at - pixel * channels;
-                    kernels_.affine_each(read(kernels_, inputs[0], at, count, line), scale_.data() + first,
-                                         bias_.data() + first, relu_, to, count);
+                    kernels_.elementwise.affine_each(read(kernels_, inputs[0], at, count, line), scale_.data() + first,
+                                                     bias_.data() + first, relu_, to, count);
                 });
             });
         }
-        // Planes, or the rows of each.
+        // A segment is a plane, or a row of one.
         const int64_t length = order_ == Order::rows ? shape.width : shape.plane();
-        each_plane(work, examples * shape.count() / length, length, output.element(), [&](int64_t index) {
+        each_segment(work, examples * shape.count() / length, length, output, [&](int64_t index) {
             const float scale = scale_.empty() ? 1.0f : scale_[size_t(index % channels)];
             const float bias = bias_.empty() ? 0.0f : bias_[size_t(index % channels)];
             each_line(kernels_, index * length, length, output, [&](int64_t at, int64_t count, float* to) {
                 alignas(64) float line[kLine];
-                kernels_.affine(read(kernels_, inputs[0], at, count, line), scale, bias, relu_, to, count);
+                kernels_.elementwise.affine(read(kernels_, inputs[0], at, count, line), scale, bias, relu_, to, count);
             });
         });
     }
@@ -91,15 +92,15 @@ class AddOperation : public Operation {
 
     Order reads(size_t, Order) const override { return order_; }
 
-    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
-        const Shape& shape = output.value->shape;
-        const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-        each_plane(work, examples, shape.count(), output.element(), [&](int64_t example) {
+    void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const override {
+        const Shape& shape = output.shape;
+        const StopWatch watch = work.time(&Phases::finish);
+        each_segment(work, examples, shape.count(), output, [&](int64_t example) {
             each_line(kernels_, example * shape.count(), shape.count(), output,
                       [&](int64_t at, int64_t count, float* to) {
                           alignas(64) float left[kLine], right[kLine];
-                          kernels_.add(read(kernels_, inputs[0], at, count, left),
-                                       read(kernels_, inputs[1], at, count, right), relu_, to, count);
+                          kernels_.elementwise.add(read(kernels_, inputs[0], at, count, left),
+                                                   read(kernels_, inputs[1], at, count, right), relu_, to, count);
                       });
         });
     }
@@ -110,7 +111,7 @@ class AddOperation : public Operation {
     const Kernels& kernels_;
 };
 
-// Channels one after the other, zeros around them.
+// Concatenates channels, with `before` channels of zeros in front and zeros up to the output's channels behind.
 class JoinOperation : public Operation {
   public:
     JoinOperation(int64_t before, Order order, const Kernels& kernels)
@@ -118,36 +119,36 @@ class JoinOperation : public Operation {
 
     Order reads(size_t, Order) const override { return order_; }
 
-    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
-        const Shape& shape = output.value->shape;
-        const StopWatch watch(work.phases != nullptr ? &work.phases->finish : nullptr);
-        // The channels of an image, or those of each of its rows or pixels.
-        const int64_t pieces = order_ == Order::pixels ? shape.plane() : order_ == Order::rows ? shape.height : 1;
-        const int64_t length = shape.plane() / pieces;
-        each_plane(work, examples * pieces, shape.channels * length, output.element(), [&](int64_t piece) {
-            int64_t at = piece * shape.channels * length;
+    void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const override {
+        const Shape& shape = output.shape;
+        const StopWatch watch = work.time(&Phases::finish);
+        // A segment holds the channels of an image or, in row or pixel order, of one row or pixel.
+        const int64_t segments = order_ == Order::pixels ? shape.plane() : order_ == Order::rows ? shape.height : 1;
+        const int64_t length = shape.plane() / segments;
+        each_segment(work, examples * segments, shape.channels * length, output, [&](int64_t segment) {
+            int64_t at = segment * shape.channels * length;
             const auto zeros = [&](int64_t count) {
                 if (count > 0) std::memset(output.at(at), 0, size_t(count * output.element()));
                 at += count;
             };
             zeros(before_ * length);
-            for (const Data& input : inputs) {
-                const int64_t count = input.value->shape.count() / pieces;
-                copy(input, piece * count, count, output, at);
+            for (const Tensor& input : inputs) {
+                const int64_t count = input.shape.count() / segments;
+                copy(input, segment * count, count, output, at);
                 at += count;
             }
-            zeros((piece + 1) * shape.channels * length - at);
+            zeros((segment + 1) * shape.channels * length - at);
         });
     }
 
   private:
-    void copy(const Data& input, int64_t from, int64_t count, const Data& output, int64_t to) const {
-        if (input.value->type == output.value->type && input.value->scale == output.value->scale) {
+    void copy(const Tensor& input, int64_t from, int64_t count, const Tensor& output, int64_t to) const {
+        if (input.type == output.type && input.scale == output.scale) {
             std::memcpy(output.at(to), input.at(from), size_t(count * output.element()));
             return;
         }
         each_line(kernels_, to, count, output, [&](int64_t at, int64_t length, float* line) {
-            kernels_.to_float(input.at(from + at - to), input.value->type, input.value->scale, line, length);
+            kernels_.elementwise.to_float(input.at(from + at - to), input.type, input.scale, line, length);
         });
     }
 
@@ -159,7 +160,7 @@ class JoinOperation : public Operation {
 class FlattenOperation : public Operation {
   public:
     FlattenOperation(bool alias, const Kernels& kernels) : alias_(alias), copy_(0, Order::planes, kernels) {}
-    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const override {
+    void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const override {
         if (!alias_) copy_.run(examples, inputs, output, work);
     }
     bool alias() const override { return alias_; }
@@ -172,12 +173,12 @@ class FlattenOperation : public Operation {
 class SoftmaxOperation : public Operation {
   public:
     explicit SoftmaxOperation(const Kernels& kernels) : kernels_(kernels) {}
-    void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work&) const override {
-        const int64_t count = output.value->shape.count();
+    void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work&) const override {
+        const int64_t count = output.shape.count();
         std::vector<float> x(static_cast<size_t>(count));
         for (int64_t example = 0; example < examples; ++example) {
-            const Value& in = *inputs[0].value;
-            kernels_.to_float(inputs[0].at(example * count), in.type, in.scale, x.data(), count);
+            const Tensor& in = inputs[0];
+            kernels_.elementwise.to_float(in.at(example * count), in.type, in.scale, x.data(), count);
             const float most = *std::max_element(x.begin(), x.end());
             double total = 0;
             for (float& value : x) {
@@ -185,7 +186,7 @@ class SoftmaxOperation : public Operation {
                 total += value;
             }
             for (float& value : x) value = float(value / total);
-            kernels_.from_float(x.data(), output.value->type, output.value->scale, output.at(example * count), count);
+            kernels_.elementwise.from_float(x.data(), output.type, output.scale, output.at(example * count), count);
         }
     }
 
@@ -195,9 +196,9 @@ class SoftmaxOperation : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_affine(const signwise_operation& described, const std::vector<Value>& inputs,
-                                       Value& output, const Kernels& kernels) {
-    require(inputs.size() == 1, "affine reads one value");
+std::unique_ptr<Operation> make_affine(const signwise_operation& described, const std::vector<Tensor>& inputs,
+                                       Tensor& output, const Kernels& kernels) {
+    require(inputs.size() == 1, "affine reads one tensor");
     require(described.scale != nullptr && described.bias != nullptr, "affine needs scale and bias");
     output.shape = inputs[0].shape;
     output.order = common_order(inputs);
@@ -207,32 +208,32 @@ std::unique_ptr<Operation> make_affine(const signwise_operation& described, cons
         output.order, kernels);
 }
 
-std::unique_ptr<Operation> make_relu(const signwise_operation&, const std::vector<Value>& inputs, Value& output,
+std::unique_ptr<Operation> make_relu(const signwise_operation&, const std::vector<Tensor>& inputs, Tensor& output,
                                      const Kernels& kernels) {
-    require(inputs.size() == 1, "relu reads one value");
+    require(inputs.size() == 1, "relu reads one tensor");
     output.shape = inputs[0].shape;
     output.order = common_order(inputs);
     return std::make_unique<AffineOperation>(std::vector<float>{}, std::vector<float>{}, true, output.order, kernels);
 }
 
-std::unique_ptr<Operation> make_add(const signwise_operation& described, const std::vector<Value>& inputs,
-                                    Value& output, const Kernels& kernels) {
-    require(inputs.size() == 2 && inputs[0].shape == inputs[1].shape, "add reads two values of one shape");
+std::unique_ptr<Operation> make_add(const signwise_operation& described, const std::vector<Tensor>& inputs,
+                                    Tensor& output, const Kernels& kernels) {
+    require(inputs.size() == 2 && inputs[0].shape == inputs[1].shape, "add reads two tensors of the same shape");
     output.shape = inputs[0].shape;
     output.order = common_order(inputs);
     return std::make_unique<AddOperation>(described.relu != 0, output.order, kernels);
 }
 
-std::unique_ptr<Operation> make_join(const signwise_operation& described, const std::vector<Value>& inputs,
-                                     Value& output, const Kernels& kernels) {
+std::unique_ptr<Operation> make_join(const signwise_operation& described, const std::vector<Tensor>& inputs,
+                                     Tensor& output, const Kernels& kernels) {
     const bool pads = described.kind == SIGNWISE_PAD_CHANNELS;
-    require(!pads || inputs.size() == 1, "pad_channels reads one value");
+    require(!pads || inputs.size() == 1, "pad_channels reads one tensor");
     output.shape = inputs[0].shape;
     output.shape.channels = 0;
-    for (const Value& input : inputs) {
+    for (const Tensor& input : inputs) {
         require(input.shape.rank == output.shape.rank && input.shape.height == output.shape.height &&
                     input.shape.width == output.shape.width,
-                "values that are joined must agree in height and width");
+                "concatenated tensors must agree in height and width");
         output.shape.channels += input.shape.channels;
     }
     if (pads) {
@@ -244,15 +245,15 @@ std::unique_ptr<Operation> make_join(const signwise_operation& described, const 
     return std::make_unique<JoinOperation>(pads ? described.before : 0, output.order, kernels);
 }
 
-std::unique_ptr<Operation> make_flatten(const signwise_operation&, const std::vector<Value>& inputs, Value& output,
+std::unique_ptr<Operation> make_flatten(const signwise_operation&, const std::vector<Tensor>& inputs, Tensor& output,
                                         const Kernels& kernels) {
-    require(inputs.size() == 1, "flatten reads one value");
+    require(inputs.size() == 1, "flatten reads one tensor");
     output.shape = {1, inputs[0].shape.count(), 1, 1};
     const bool alias = inputs[0].type == output.type && inputs[0].scale == output.scale;
     return std::make_unique<FlattenOperation>(alias, kernels);
 }
 
-std::unique_ptr<Operation> make_softmax(const signwise_operation&, const std::vector<Value>& inputs, Value& output,
+std::unique_ptr<Operation> make_softmax(const signwise_operation&, const std::vector<Tensor>& inputs, Tensor& output,
                                         const Kernels& kernels) {
     require(inputs.size() == 1 && inputs[0].shape.rank == 1, "softmax reads one vector");
     output.shape = inputs[0].shape;

@@ -1,4 +1,4 @@
-// Memory aligned for vectors, and the one exception that this library throws.
+// Memory aligned for vectors, sizes that cannot overflow, and the one exception that this library throws.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace signwise {
 
-// Whatever is wrong, said in words; becomes a status and a message at the C boundary.
+// Any failure, with a message for people; the C interface turns it into a status.
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -26,7 +26,12 @@ inline int64_t checked_product(int64_t left, int64_t right, const char* what) {
     return product;
 }
 
-// Grows, never shrinks, never keeps its content: scratch that is allocated once and used again.
+inline int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// How many parts of this size cover the value.
+inline int64_t ceil_divide(int64_t value, int64_t size) { return (value + size - 1) / size; }
+
+// Scratch memory that is allocated once and reused: it grows, never shrinks, and loses its content when it grows.
 class Buffer {
   public:
     Buffer() = default;
@@ -62,7 +67,5 @@ class Buffer {
     char* data_ = nullptr;
     int64_t size_ = 0;
 };
-
-inline int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 }  // namespace signwise

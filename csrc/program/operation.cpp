@@ -24,9 +24,9 @@ std::vector<float> copy_channels(const float* from, int64_t count, int64_t chann
     return std::vector<float>(from, from + count);
 }
 
-Order common_order(const std::vector<Value>& inputs) {
+Order common_order(const std::vector<Tensor>& inputs) {
     for (const Order order : {Order::pixels, Order::rows}) {
-        for (const Value& input : inputs) {
+        for (const Tensor& input : inputs) {
             if (input.order == order) return order;
         }
     }
@@ -45,8 +45,8 @@ int64_t window_count(int64_t size, int64_t before, int64_t after, int64_t kernel
     return room / stride + 1;
 }
 
-std::unique_ptr<Operation> make_operation(const signwise_operation& described, const std::vector<Value>& inputs,
-                                          Value& output, const Kernels& kernels) {
+std::unique_ptr<Operation> make_operation(const signwise_operation& described, const std::vector<Tensor>& inputs,
+                                          Tensor& output, const Kernels& kernels) {
     require(!inputs.empty(), "an operation needs an input");
     require(described.out_type >= SIGNWISE_FLOAT32 && described.out_type <= SIGNWISE_UINT6, "unknown output type");
     output.type = Type(described.out_type);
@@ -68,8 +68,8 @@ std::unique_ptr<Operation> make_operation(const signwise_operation& described, c
         case SIGNWISE_SOFTMAX: made = make_softmax(described, inputs, output, kernels); break;
         default: throw Error("unknown operation " + std::to_string(described.kind));
     }
-    const int64_t plane = checked_product(output.shape.height, output.shape.width, "a value");
-    check_size(checked_product(plane, output.shape.channels, "a value"), 1, kLargestSize, "the size of a value");
+    const int64_t plane = checked_product(output.shape.height, output.shape.width, "a tensor");
+    check_size(checked_product(plane, output.shape.channels, "a tensor"), 1, kLargestSize, "the size of a tensor");
     return made;
 }
 

@@ -1,4 +1,4 @@
-// The operations of a program: each knows the shape of its result and how to compute it.
+// The operations of a program. Each knows the shape of its output and how to compute it.
 
 #pragma once
 
@@ -7,55 +7,56 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "signwise.h"
+#include "program/memory.h"
 #include "program/tensor.h"
 #include "program/work.h"
+#include "signwise.h"
 
 namespace signwise {
 
 class Operation {
   public:
     virtual ~Operation() = default;
-    // `inputs` and `output` hold `examples` examples each, one after the other.
-    virtual void run(int64_t examples, const std::vector<Data>& inputs, const Data& output, Work& work) const = 0;
+
+    // Computes `examples` examples. Inputs arrive in the order that reads() asked for.
+    virtual void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const = 0;
+
     virtual int64_t weight_bytes() const { return 0; }
-    // The order in which the images of an input must come, given that of the result. The latter is the one that the output's
-    // value was made with, or another that the operation writes, too.
-    virtual Order reads(size_t, Order) const { return Order::planes; }
+
+    // The order in which the operation reads an input, given the order of its output.
+    virtual Order reads(size_t /*input*/, Order /*written*/) const { return Order::planes; }
+
+    // Whether the operation can write this order instead of the one that its factory chose for the output.
     virtual bool writes(Order) const { return false; }
-    // True where the result is the input's memory seen in another shape.
+
+    // Whether the output is the input's memory in another shape.
     virtual bool alias() const { return false; }
 };
 
-// Checks an operation against the values that it reads; fills in the shape of its result. Throws Error.
-std::unique_ptr<Operation> make_operation(const signwise_operation& described, const std::vector<Value>& inputs,
-                                          Value& output, const Kernels& kernels);
+// Checks an operation against the tensors that it reads and fills in the shape, type and order of its output. Throws
+// Error.
+std::unique_ptr<Operation> make_operation(const signwise_operation& described, const std::vector<Tensor>& inputs,
+                                          Tensor& output, const Kernels& kernels);
 
-// Brings images from one order to another.
-std::unique_ptr<Operation> make_reorder(const Kernels& kernels);
+// Copies an image of this shape and type from one order to another.
+std::unique_ptr<Operation> make_reorder(const Tensor& input, Order order, const Kernels& kernels);
 
-// The kinds, by file: layers.cpp, elementwise.cpp, pooling.cpp.
-std::unique_ptr<Operation> make_conv(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_dense(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_affine(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_relu(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_add(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_pool(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_global_pool(const signwise_operation&, const std::vector<Value>&, Value&,
-                                            const Kernels&);
-std::unique_ptr<Operation> make_join(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_flatten(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
-std::unique_ptr<Operation> make_softmax(const signwise_operation&, const std::vector<Value>&, Value&, const Kernels&);
+// One factory per kind, in ops/convolution.cpp, dense.cpp, elementwise.cpp and pooling.cpp.
+using MakeOperation = std::unique_ptr<Operation>(const signwise_operation&, const std::vector<Tensor>&, Tensor&,
+                                                 const Kernels&);
+MakeOperation make_conv, make_dense;
+MakeOperation make_affine, make_relu, make_add, make_join, make_flatten, make_softmax;
+MakeOperation make_pool, make_global_pool;
 
-// Checks that the sizes of the check functions below share.
+// The most elements that a tensor may have per example; signwise.program.checks has the same limits.
 constexpr int64_t kLargestSize = int64_t(1) << 28;
 
 void require(bool condition, const char* message);
 void check_size(int64_t value, int64_t least, int64_t most, const char* what);
 std::vector<float> copy_channels(const float* from, int64_t count, int64_t channels, const char* what);
 
-// The order for operations that work in any: that of an image which is kept by pixels, or else by rows.
-Order common_order(const std::vector<Value>& inputs);
+// The order for operations that work in any: pixels if an input has it, else rows if an input has it, else planes.
+Order common_order(const std::vector<Tensor>& inputs);
 
 // Output size of a window that slides over `size` pixels.
 int64_t window_count(int64_t size, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation);

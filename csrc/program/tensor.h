@@ -1,11 +1,10 @@
-// A value of a program: the shape of one example and how its numbers are kept.
+// A tensor of a program: the shape of one example, how its numbers are stored and, while the program runs, where.
 
 #pragma once
 
 #include <cstdint>
 
-#include "program/memory.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace signwise {
 
@@ -20,36 +19,36 @@ struct Shape {
     }
 };
 
-// How the numbers of an image follow each other: one channel after the other; one row after the other, each with all its
-// channels, so that threads which divide the rows among them write to pages of their own; or one pixel after the other.
+// The order of the numbers of an image:
+//   planes  [channel][row][column]
+//   rows    [row][channel][column], so that threads that divide the rows write to pages of their own
+//   pixels  [row][column][channel], which the byte kernels read and write
 enum class Order { planes, rows, pixels };
 
-// Whether an image is the same in two orders.
-inline bool same_in(const Shape& shape, Order one, Order other) {
+// Whether an image has the same memory layout in two orders.
+inline bool same_layout(const Shape& shape, Order one, Order other) {
     if (one == other || shape.channels == 1 || shape.plane() == 1) return true;
     const bool in_rows = one == Order::rows || other == Order::rows;
     return in_rows && (one == Order::pixels || other == Order::pixels ? shape.width : shape.height) == 1;
 }
 
-struct Value {
-    Shape shape;
-    Type type = Type::float32;
-    float scale = 1;
-    Order order = Order::planes;
-
-    int64_t bytes() const { return shape.count() * bytes_of(type); }
-};
-
+// Bytes around a tensor in the arena that kernels may read: lanes whose results nobody uses lie there.
 constexpr int64_t kMargin = 256;
 
-// A value with its memory, for some number of examples.
-struct Data {
-    const Value* value;
-    char* data;
-    bool margins;  // whether kMargin bytes on either side may be read
+struct Tensor {
+    Shape shape;                  // of one example
+    Type type = Type::float32;
+    float scale = 1;              // an 8-bit number q stands for scale * q
+    Order order = Order::planes;
 
-    int64_t element() const { return bytes_of(value->type); }
+    char* data = nullptr;         // the examples, one after the other; null until the program runs
+    bool margins = false;         // whether kMargin bytes on either side of the data may be read
+
+    bool is_float() const { return type == Type::float32; }
+    int64_t element() const { return bytes_of(type); }
+    int64_t bytes() const { return shape.count() * element(); }  // of one example
     char* at(int64_t index) const { return data + index * element(); }
+    float* floats() const { return reinterpret_cast<float*>(data); }
 };
 
 }  // namespace signwise

@@ -17,10 +17,10 @@ void pause() {
 #endif
 }
 
-// Long enough to bridge two layers, short enough not to be seen in a profile of an idle process.
+// Long enough to bridge two operations, short enough not to show in a profile of an idle process.
 constexpr auto kSpin = std::chrono::microseconds(100);
 
-// Spins until `ready` or the time is up; on a machine with too few cores it lets others run.
+// Spins until `ready` or until the time is up.
 template <class Ready>
 bool spin(const Ready& ready) {
     const auto end = std::chrono::steady_clock::now() + kSpin;
@@ -35,13 +35,12 @@ bool spin(const Ready& ready) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : parts_(size_t(threads)) {
+ThreadPool::ThreadPool(int threads) : slices_(size_t(threads)) {
     for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
 }
 
 ThreadPool& ThreadPool::of(int threads) {
-    // Never deleted: the workers of a pool may wait in it until the process ends, and in a forked child nobody could
-    // tell them to go.
+    // Never deleted: workers may wait in a pool until the process ends, and a forked child has no workers to join.
     struct Pools {
         std::mutex mutex;
         std::map<int, ThreadPool*> by_size;
@@ -59,11 +58,11 @@ ThreadPool& ThreadPool::of(int threads) {
     return *found;
 }
 
-void ThreadPool::take(int thread) {
+void ThreadPool::run_slices(int thread) {
     try {
-        for (size_t i = 0; i < parts_.size(); ++i) {
-            Part& part = parts_[(size_t(thread) + i) % parts_.size()];
-            for (int64_t index = part.next.fetch_add(1); index < part.end; index = part.next.fetch_add(1)) {
+        for (size_t i = 0; i < slices_.size(); ++i) {
+            Slice& slice = slices_[(size_t(thread) + i) % slices_.size()];
+            for (int64_t index = slice.next.fetch_add(1); index < slice.end; index = slice.next.fetch_add(1)) {
                 (*body_)(index, thread);
             }
         }
@@ -82,7 +81,7 @@ void ThreadPool::work(int thread) {
             wake_.wait(lock, ready);
         }
         seen = round_.load();
-        take(thread);
+        run_slices(thread);
         busy_.fetch_sub(1);
     }
 }
@@ -94,10 +93,10 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
     }
     body_ = &body;
     error_ = nullptr;
-    const int64_t threads = int64_t(parts_.size());
+    const int64_t threads = int64_t(slices_.size());
     for (int64_t thread = 0; thread < threads; ++thread) {
-        parts_[size_t(thread)].next = count * thread / threads;
-        parts_[size_t(thread)].end = count * (thread + 1) / threads;
+        slices_[size_t(thread)].next = count * thread / threads;
+        slices_[size_t(thread)].end = count * (thread + 1) / threads;
     }
     busy_ = int(workers_.size());
     {
@@ -105,8 +104,8 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
         round_.fetch_add(1);
     }
     wake_.notify_all();
-    take(0);
-    // The others have at most one item each left; a busy machine may still have put one of them aside.
+    run_slices(0);
+    // The others have at most one call each left; on a busy machine one of them may not be running at the moment.
     while (!spin([&] { return busy_.load() == 0; })) std::this_thread::yield();
     if (error_) std::rethrow_exception(error_);
 }

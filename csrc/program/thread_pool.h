@@ -1,7 +1,7 @@
-// A few threads that share one loop at a time. Each begins with its own part of it, so that what it wrote in one loop is
-// in its cache when it reads it in the next, and helps the others when it is done. They spin for a moment between loops,
-// since the layers of a network come in quick succession, and then sleep. All programs of a process use the same ones,
-// which live until it ends. A forked child does not have them: it is given new ones.
+// A few threads that share one loop at a time. Each thread begins with a slice of its own, so that what it wrote in one
+// loop is in its cache when it reads it in the next, and then helps the others. Between loops the threads spin for a
+// moment, since the operations of a program follow each other quickly, and then sleep. All programs of a process share
+// one pool per number of threads, which lives until the process ends. A forked child has no threads and gets new pools.
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace signwise {
 
 class ThreadPool {
   public:
-    // `threads` counts the caller: 1 makes no thread at all.
+    // `threads` includes the caller: 1 starts no thread at all.
     static ThreadPool& of(int threads);
 
     ThreadPool(const ThreadPool&) = delete;
@@ -25,8 +25,8 @@ class ThreadPool {
 
     int threads() const { return int(workers_.size()) + 1; }
 
-    // Calls body(index, thread) for every index below count, each once, and returns when all are done. One loop at a
-    // time: the caller holds `mutex`. The first exception of a body is thrown again here.
+    // Calls body(index, thread) once for every index below count and returns when all calls are done. The caller holds
+    // `mutex`: one loop at a time. Rethrows the first exception of a body.
     void run(int64_t count, const std::function<void(int64_t, int)>& body);
 
     std::mutex mutex;
@@ -34,16 +34,16 @@ class ThreadPool {
   private:
     explicit ThreadPool(int threads);
     void work(int thread);
-    void take(int thread);
+    void run_slices(int thread);
 
     std::vector<std::thread> workers_;
     const std::function<void(int64_t, int)>* body_ = nullptr;
-    // The part of each thread, on a cache line of its own.
-    struct alignas(64) Part {
+    // The slice of the loop that a thread begins with, on a cache line of its own.
+    struct alignas(64) Slice {
         std::atomic<int64_t> next{0};
         int64_t end = 0;
     };
-    std::vector<Part> parts_;
+    std::vector<Slice> slices_;
     std::atomic<int> busy_{0};
     std::atomic<uint64_t> round_{0};
     std::exception_ptr error_;

@@ -1,34 +1,34 @@
-// From sums to outputs that are kept by pixels: the filters of a vector are neighbours.
+// From sums to outputs in pixel order, where the filters of a vector are neighbours.
 
 #pragma once
 
 #include <immintrin.h>
 
-#include "kernels/kernels.h"
+#include "kernels/bytes.h"
 #include "kernels/implementation/byte_sums.h"
 #include "kernels/implementation/convert.h"
-#include "kernels/implementation/steps.h"
+#include "kernels/implementation/epilogue.h"
 #include "kernels/implementation/vector.h"
 
 namespace signwise {
 namespace {
 
-// The steps for 16 filters at once, or some of them.
+// The epilogue for the kByteFilters filters of a vector, or the first few of them.
 template <bool All, class R, class Q>
 struct FilterSteps {
     Steps<R, Q> steps;
     Floats scale, bias, lowest, highest;
     __mmask16 lanes;
 
-    FilterSteps(const Steps<R, Q>& all, const Finish& what, int64_t first, int64_t filters)
+    FilterSteps(const Steps<R, Q>& all, const Epilogue& epilogue, float factor, int64_t first, int64_t filters)
         : steps(all),
-          lowest(Floats{} + (std::is_same_v<Q, int8_t> && !all.relu ? -128.0f : 0.0f)),
+          lowest(Floats{} + (std::is_same_v<Q, int8_t> && !all.relu ? kLowest<Q> : 0.0f)),
           highest(Floats{} + all.highest),
           lanes(All ? 0xFFFF : __mmask16((1 << filters) - 1)) {
-        __asm__("" : "+v"(lowest), "+v"(highest));  // not worked out again for every vector
+        __asm__("" : "+v"(lowest), "+v"(highest));  // keeps them in registers
         const auto numbers = [&](const float* from) { return (Floats)_mm512_maskz_loadu_ps(lanes, from + first); };
-        scale = (what.scale != nullptr ? numbers(what.scale) : Floats{} + 1.0f) * what.factor * all.scale;
-        bias = what.bias != nullptr ? numbers(what.bias) * all.scale : Floats{};
+        scale = (epilogue.scale != nullptr ? numbers(epilogue.scale) : Floats{} + 1.0f) * factor * all.scale;
+        bias = epilogue.bias != nullptr ? numbers(epilogue.bias) * all.scale : Floats{};
     }
 
     Floats residual(int64_t at) const {
@@ -49,13 +49,13 @@ struct FilterSteps {
         Floats y = sum * scale + bias;
         if constexpr (!std::is_same_v<R, None>) y += residual(at) * steps.residual_scale;
         if constexpr (sizeof(Q) == 4) {
-            if (steps.relu) y = larger<64>(Floats{}, y);
+            if (steps.relu) y = larger<kByteVector>(Floats{}, y);
             _mm512_mask_storeu_ps(steps.output + at, lanes, (__m512)y);
         } else {
-            y = smaller<64>(larger<64>(y, lowest), highest);
-            // What the addition leaves in the lowest byte is the rounded number.
+            y = smaller<kByteVector>(larger<kByteVector>(y, lowest), highest);
+            // The addition leaves the rounded number in the lowest byte.
             __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xFFFF, (__m512i)(y + kRounder));
-            __asm__("" : "+v"(bytes));  // not one instruction with the store: that is slower
+            __asm__("" : "+v"(bytes));  // keeps it apart from the store: fusing them is slower
             if (All) {
                 _mm_storeu_si128(reinterpret_cast<__m128i*>(steps.output + at), bytes);
             } else {
@@ -66,38 +66,41 @@ struct FilterSteps {
 };
 
 template <class R, class Q, class Body>
-inline void each_vector_of(const Steps<R, Q>& steps, const Finish& what, int64_t vectors, int64_t first, int64_t filters,
+inline void each_vector_of(const Steps<R, Q>& steps, const Epilogue& epilogue, float factor, const ByteFilters& filters,
                            const Body& body) {
-    for (int64_t v = 0; v < vectors; ++v) {
-        if (filters - 16 * v >= 16) {
-            body(v, FilterSteps<true, R, Q>(steps, what, first + 16 * v, 16));
+    for (int64_t v = 0; v < filters.vectors; ++v) {
+        const int64_t before = kByteFilters * v, first = filters.first + before, left = filters.filters - before;
+        if (left >= kByteFilters) {
+            body(v, FilterSteps<true, R, Q>(steps, epilogue, factor, first, kByteFilters));
         } else {
-            body(v, FilterSteps<false, R, Q>(steps, what, first + 16 * v, filters - 16 * v));
+            body(v, FilterSteps<false, R, Q>(steps, epilogue, factor, first, left));
         }
     }
 }
 
 // Calls body(vector, steps of its filters) for all vectors.
 template <class Body>
-inline void each_vector(const Finish& what_, int64_t vectors, int64_t first, int64_t filters, const Body& body) {
-    const Finish what = what_;  // a copy that the stores cannot change
-    with_steps(what, [&](const auto& steps) { each_vector_of(steps, what, vectors, first, filters, body); });
+inline void each_vector(const Epilogue& epilogue_, float factor, const ByteFilters& filters, const Body& body) {
+    const Epilogue epilogue = epilogue_;  // a local copy, which stores to the output cannot alias
+    with_steps(epilogue, [&](const auto& steps) { each_vector_of(steps, epilogue, factor, filters, body); });
 }
 
 template <class T>
-void finish(const Finish& what, const T* sums, int64_t vectors, int64_t first, int64_t filters, const int64_t* places,
-            int64_t pixels) {
-    each_vector(what, vectors, first, filters, [&](int64_t v, const auto& steps) {
+void finish_pixels(const Epilogue& epilogue, float factor, const T* sums, const ByteFilters& filters_,
+                   const int64_t* places, int64_t pixels) {
+    const ByteFilters filters = filters_;
+    each_vector(epilogue, factor, filters, [&](int64_t v, const auto& steps) {
         for (int64_t p = 0; p < pixels; ++p) {
-            steps.finish(load<T, 64>(sums + (p * vectors + v) * 16), places[p] + first + 16 * v);
+            steps.finish(load<T, kByteVector>(sums + (p * filters.vectors + v) * kByteFilters),
+                         places[p] + filters.first + kByteFilters * v);
         }
     });
 }
 
-// The two output pixels of a line, from its sums; see winograd.h.
-template <int Kind>
+// The 1-D output transform: two output pixels from the sums of a line.
+template <int Stride>
 inline void finish_line(const Sums* sums, Sums* to) {
-    if constexpr (Kind == 0) {
+    if constexpr (Stride == 1) {
         to[0] = sums[0] + sums[1] + sums[2];
         to[1] = sums[1] - sums[2] - sums[3];
     } else {
@@ -106,29 +109,30 @@ inline void finish_line(const Sums* sums, Sums* to) {
     }
 }
 
-template <int Kind>
-void finish_tiles(const Finish& what, const int32_t* sums, int64_t stride, int64_t vectors, int64_t first, int64_t filters,
-                  const int64_t* places, int64_t tiles) {
-    constexpr int lines = kTileKinds[Kind].lines;
-    each_vector(what, vectors, first, filters, [&](int64_t v, const auto& steps) {
-        for (int64_t tile = 0; tile < tiles; ++tile) {
-            const int32_t* from = sums + (tile * vectors + v) * 16;
+template <int Stride>
+void finish_patches(const Epilogue& epilogue, float factor, const int32_t* sums, int64_t stride,
+                    const ByteFilters& filters_, const int64_t* places, int64_t patches) {
+    constexpr int lines = patch_kind(Stride).lines;
+    const ByteFilters filters = filters_;
+    each_vector(epilogue, factor, filters, [&](int64_t v, const auto& steps) {
+        for (int64_t patch = 0; patch < patches; ++patch) {
+            const int32_t* from = sums + (patch * filters.vectors + v) * kByteFilters;
             Sums rows[2][lines];
             SIGNWISE_UNROLL for (int x = 0; x < lines; ++x) {
                 Sums column[lines], two[2];
                 SIGNWISE_UNROLL for (int y = 0; y < lines; ++y) {
-                    column[y] = load<int32_t, 64>(from + (lines * y + x) * stride);
+                    column[y] = load<int32_t, kByteVector>(from + (lines * y + x) * stride);
                 }
-                finish_line<Kind>(column, two);
+                finish_line<Stride>(column, two);
                 rows[0][x] = two[0];
                 rows[1][x] = two[1];
             }
             SIGNWISE_UNROLL for (int y = 0; y < 2; ++y) {
                 Sums pixels[2];
-                finish_line<Kind>(rows[y], pixels);
+                finish_line<Stride>(rows[y], pixels);
                 SIGNWISE_UNROLL for (int x = 0; x < 2; ++x) {
-                    const int64_t place = places[4 * tile + 2 * y + x];
-                    if (place >= 0) steps.finish(pixels[x], place + first + 16 * v);
+                    const int64_t place = places[kPatchPixels * patch + 2 * y + x];
+                    if (place >= 0) steps.finish(pixels[x], place + filters.first + kByteFilters * v);
                 }
             }
         }

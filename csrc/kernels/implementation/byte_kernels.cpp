@@ -1,8 +1,10 @@
-// The kernels for bytes, for CPUs with AVX-512, VNNI and VBMI.
+// The byte kernels for CPUs with AVX-512, VNNI and VBMI. Like kernels.cpp, everything but the one function at the end has
+// internal linkage.
 
 #include "kernels/implementation/byte_finish.h"
 #include "kernels/implementation/byte_sums.h"
 #include "kernels/implementation/byte_transform.h"
+#include "program/transpose.h"
 
 namespace signwise {
 namespace {
@@ -13,7 +15,7 @@ void transpose_block(const uint8_t* from, int64_t from_stride, uint8_t* to, int6
     SIGNWISE_UNROLL for (int i = 0; i < 16; ++i) {
         rows[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * from_stride));
     }
-    // Rows i and i + 8 become rows 2 * i and 2 * i + 1, byte by byte in turn; four times.
+    // Four times: interleave the bytes of rows i and i + 8 into rows 2 * i and 2 * i + 1.
     SIGNWISE_UNROLL for (int step = 0; step < 4; ++step) {
         SIGNWISE_UNROLL for (int i = 0; i < 8; ++i) {
             mixed[2 * i] = _mm_unpacklo_epi8(rows[i], rows[i + 8]);
@@ -26,35 +28,55 @@ void transpose_block(const uint8_t* from, int64_t from_stride, uint8_t* to, int6
     }
 }
 
-void transpose(const uint8_t* from, int64_t rows, int64_t columns, int64_t first, int64_t end, uint8_t* to) {
-    const auto smaller_of = [](int64_t a, int64_t b) { return a < b ? a : b; };
+void transpose_bytes(const uint8_t* from, int64_t rows, int64_t columns, int64_t first, int64_t end, uint8_t* to) {
     for (int64_t row = 0; row < rows; row += 16) {
         for (int64_t column = first; column < end; column += 16) {
+            const uint8_t* block = from + row * columns + column;
+            uint8_t* turned = to + column * rows + row;
             if (row + 16 <= rows && column + 16 <= end) {
-                transpose_block(from + row * columns + column, columns, to + column * rows + row, rows);
-                continue;
-            }
-            for (int64_t y = row; y < smaller_of(rows, row + 16); ++y) {
-                for (int64_t x = column; x < smaller_of(end, column + 16); ++x) to[x * rows + y] = from[y * columns + x];
+                transpose_block(block, columns, turned, rows);
+            } else {
+                const int64_t height = rows - row < 16 ? rows - row : 16, width = end - column < 16 ? end - column : 16;
+                transpose(block, columns, height, width, turned, rows);
             }
         }
     }
 }
 
-constexpr ByteKernels kKernels = {
-    {{sums<1, 4>, sums<1, 8>}, {sums<2, 4>, sums<2, 8>}, {sums<4, 4>, nullptr}},
-    {{{tile_sums<0, 1, 4>, tile_sums<0, 1, 8>}, {tile_sums<0, 2, 4>, tile_sums<0, 2, 8>}, {tile_sums<0, 4, 4>, nullptr}},
-     {{tile_sums<1, 1, 4>, tile_sums<1, 1, 8>}, {tile_sums<1, 2, 4>, tile_sums<1, 2, 8>}, {tile_sums<1, 4, 4>, nullptr}}},
-    {real_sums<1>, real_sums<2>, real_sums<4>},
-    finish<int32_t>,
-    finish<float>,
-    {finish_tiles<0>, finish_tiles<1>},
-    {transform<0>, transform<1>},
-    transpose,
-};
+constexpr ByteKernels byte_kernels() {
+    ByteKernels k{};
+    k.sums[0][0] = sums<1, 4>;
+    k.sums[0][1] = sums<1, 8>;
+    k.sums[1][0] = sums<2, 4>;
+    k.sums[1][1] = sums<2, 8>;
+    k.sums[2][0] = sums<4, 4>;
+    k.patch_sums[0][0][0] = patch_sums<1, 1, 4>;
+    k.patch_sums[0][0][1] = patch_sums<1, 1, 8>;
+    k.patch_sums[0][1][0] = patch_sums<1, 2, 4>;
+    k.patch_sums[0][1][1] = patch_sums<1, 2, 8>;
+    k.patch_sums[0][2][0] = patch_sums<1, 4, 4>;
+    k.patch_sums[1][0][0] = patch_sums<2, 1, 4>;
+    k.patch_sums[1][0][1] = patch_sums<2, 1, 8>;
+    k.patch_sums[1][1][0] = patch_sums<2, 2, 4>;
+    k.patch_sums[1][1][1] = patch_sums<2, 2, 8>;
+    k.patch_sums[1][2][0] = patch_sums<2, 4, 4>;
+    k.real_sums[0] = real_sums<1>;
+    k.real_sums[1] = real_sums<2>;
+    k.real_sums[2] = real_sums<4>;
+    k.finish = finish_pixels<int32_t>;
+    k.finish_real = finish_pixels<float>;
+    k.finish_patches[0] = finish_patches<1>;
+    k.finish_patches[1] = finish_patches<2>;
+    k.transform[0] = transform<1>;
+    k.transform[1] = transform<2>;
+    k.transpose = transpose_bytes;
+    return k;
+}
+
+constexpr ByteKernels kByteKernels = byte_kernels();
 
 }  // namespace
 
-const ByteKernels& byte_kernels_avx512vnni() { return kKernels; }
+const ByteKernels& byte_kernels_avx512vnni() { return kByteKernels; }
 
 }  // namespace signwise

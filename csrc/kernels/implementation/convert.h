@@ -1,5 +1,5 @@
-// What compilers do badly when left to themselves: bytes to 32-bit integers and back, which they take apart lane by lane,
-// and the larger and the smaller of two vectors, of which they make a comparison and a choice.
+// Operations that compilers translate badly: bytes to 32-bit integers and back, which they split into lanes, and the
+// larger and the smaller of two vectors, which they turn into a comparison and a selection.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace signwise {
 namespace {
 
-// (The unmasked intrinsics for AVX-512 make GCC 12 warn of an uninitialized variable in its own header.)
+// (The unmasked AVX-512 intrinsics make GCC 12 warn about an uninitialized variable in its own header.)
 template <class Q, int Bytes>
 inline Vector<int32_t, Bytes> load_bytes(const void* from) {
     using V = Vector<int32_t, Bytes>;
@@ -35,7 +35,8 @@ inline Vector<int32_t, Bytes> load_bytes(const void* from) {
     return wide;
 }
 
-// a > b ? a : b and a < b ? a : b, so that the second one wins where there is a NaN.
+// a > b ? a : b and a < b ? a : b: where either side is a NaN, the second operand is the result. (Pooling needs the other
+// rule: maximum_or_nan in vector.h.)
 template <int Bytes>
 inline Vector<float, Bytes> larger(Vector<float, Bytes> a, Vector<float, Bytes> b) {
 #if defined(__AVX512F__)
@@ -58,7 +59,7 @@ inline Vector<float, Bytes> smaller(Vector<float, Bytes> a, Vector<float, Bytes>
     return a < b ? a : b;
 }
 
-// The numbers must lie within the range of Q.
+// The numbers must be within the range of Q.
 template <class Q, int Bytes>
 inline void store_bytes(Vector<int32_t, Bytes> wide, void* to) {
 #if defined(__AVX512F__)

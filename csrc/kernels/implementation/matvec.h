@@ -1,7 +1,4 @@
-// One row at a time: the binary matrix-vector product, where the bits' way from memory is what counts, and dot products.
-//
-// Lanes are filters here. A register holds a table of `lanes` signed sums of log2(lanes) inputs, and one permutation
-// looks up `lanes` filters at once; indexes are the low bits of 32-bit words that are shifted along.
+// The binary matrix-vector product and dot products, one example at a time; kernels/matvec.h explains the layout.
 
 #pragma once
 
@@ -11,158 +8,122 @@
 #include <arm_neon.h>
 #endif
 
-#include "kernels/kernels.h"
-#include "kernels/implementation/finish.h"
+#include "kernels/implementation/epilogue.h"
 #include "kernels/implementation/vector.h"
+#include "kernels/matvec.h"
 
 namespace signwise {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kRowBytes = 64;
+constexpr int kMatvecBytes = 64;
 #elif defined(__AVX2__)
-constexpr int kRowBytes = 32;
+constexpr int kMatvecBytes = 32;
 #else
-constexpr int kRowBytes = 16;
+constexpr int kMatvecBytes = 16;
 #endif
-constexpr int kRowLanes = kRowBytes / 4;
-constexpr int kRowInputs = kRowLanes == 16 ? 4 : kRowLanes == 8 ? 3 : 2;
-constexpr int kRowFields = 32 / kRowInputs;
+constexpr int kMatvecLanes = kMatvecBytes / 4;
+constexpr int kTableInputs = kMatvecLanes == 16 ? 4 : kMatvecLanes == 8 ? 3 : 2;
+constexpr int kWordTables = 32 / kTableInputs;
 
-using RowFloats = Vector<float, kRowBytes>;
-using RowWords = Vector<uint32_t, kRowBytes>;
+using LaneFloats = Vector<float, kMatvecBytes>;
+using LaneWords = Vector<uint32_t, kMatvecBytes>;
 
 // table[index % lanes] for every lane.
-inline RowFloats permute(RowFloats table, RowWords index) {
+inline LaneFloats permute(LaneFloats table, LaneWords index) {
 #if defined(__AVX512F__)
-    return (RowFloats)_mm512_maskz_permutexvar_ps(0xFFFF, (__m512i)index, (__m512)table);
+    return (LaneFloats)_mm512_maskz_permutexvar_ps(0xFFFF, (__m512i)index, (__m512)table);
 #elif defined(__AVX2__)
-    return (RowFloats)_mm256_permutevar8x32_ps((__m256)table, (__m256i)index);
+    return (LaneFloats)_mm256_permutevar8x32_ps((__m256)table, (__m256i)index);
 #elif defined(__ARM_NEON)
-    const RowWords bytes = (index & 3u) * 0x04040404u + 0x03020100u;
-    return (RowFloats)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)bytes);
+    const LaneWords bytes = (index & 3u) * 0x04040404u + 0x03020100u;
+    return (LaneFloats)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)bytes);
 #else
-    RowFloats picked;
-    for (int lane = 0; lane < kRowLanes; ++lane) picked[lane] = table[index[lane] % kRowLanes];
+    LaneFloats picked;
+    for (int lane = 0; lane < kMatvecLanes; ++lane) picked[lane] = table[index[lane] % kMatvecLanes];
     return picked;
 #endif
 }
 
-void gemv_tables(const float* row, int64_t inputs, int64_t tables, float* out) {
-    RowFloats sign[kRowInputs];
-    for (int j = 0; j < kRowInputs; ++j) {
-        for (int lane = 0; lane < kRowLanes; ++lane) sign[j][lane] = (lane >> j) & 1 ? 1.0f : -1.0f;
+void build_matvec(const float* input, int64_t inputs, int64_t tables, float* out) {
+    LaneFloats sign[kTableInputs];
+    for (int j = 0; j < kTableInputs; ++j) {
+        for (int lane = 0; lane < kMatvecLanes; ++lane) sign[j][lane] = (lane >> j) & 1 ? 1.0f : -1.0f;
     }
     for (int64_t table = 0; table < tables; ++table) {
-        RowFloats sum{};
-        for (int j = 0; j < kRowInputs; ++j) {
-            const int64_t input = table * kRowInputs + j;
-            if (input < inputs) sum += sign[j] * row[input];
+        LaneFloats sum{};
+        for (int j = 0; j < kTableInputs; ++j) {
+            const int64_t i = table * kTableInputs + j;
+            if (i < inputs) sum += sign[j] * input[i];
         }
-        *reinterpret_cast<RowFloats*>(out + table * kRowLanes) = sum;
+        *reinterpret_cast<LaneFloats*>(out + table * kMatvecLanes) = sum;
     }
 }
 
-template <int Tiles>
-inline void gemv_tiles(const uint32_t* words, int64_t word_count, const float* tables, float* sums) {
-    RowFloats sum[Tiles][2] = {};
+template <int Vectors>
+inline void lookup_vectors(const uint32_t* words, int64_t word_count, const float* tables, float* sums) {
+    LaneFloats sum[Vectors][2] = {};
     for (int64_t word = 0; word < word_count; ++word) {
-        RowWords index[Tiles];
-        SIGNWISE_UNROLL for (int t = 0; t < Tiles; ++t) {
-            index[t] = *reinterpret_cast<const RowWords*>(words + (t * word_count + word) * kRowLanes);
+        LaneWords index[Vectors];
+        SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
+            index[v] = *reinterpret_cast<const LaneWords*>(words + (v * word_count + word) * kMatvecLanes);
         }
-        SIGNWISE_UNROLL for (int field = 0; field < kRowFields; ++field) {
-            const RowFloats table =
-                *reinterpret_cast<const RowFloats*>(tables + (word * kRowFields + field) * kRowLanes);
-            SIGNWISE_UNROLL for (int t = 0; t < Tiles; ++t) {
-                sum[t][field & 1] += permute(table, index[t]);
-                index[t] >>= kRowInputs;
+        SIGNWISE_UNROLL for (int i = 0; i < kWordTables; ++i) {
+            const LaneFloats table =
+                *reinterpret_cast<const LaneFloats*>(tables + (word * kWordTables + i) * kMatvecLanes);
+            SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
+                sum[v][i & 1] += permute(table, index[v]);
+                index[v] >>= kTableInputs;
             }
         }
     }
-    for (int t = 0; t < Tiles; ++t) {
-        *reinterpret_cast<RowFloats*>(sums + t * kRowLanes) = sum[t][0] + sum[t][1];
+    for (int v = 0; v < Vectors; ++v) {
+        *reinterpret_cast<LaneFloats*>(sums + v * kMatvecLanes) = sum[v][0] + sum[v][1];
     }
 }
 
-void gemv(const uint32_t* words, int64_t word_count, int64_t tiles, const float* tables, float* sums) {
+void lookup_matvec(const uint32_t* words, int64_t word_count, int64_t vectors, const float* tables, float* sums) {
     constexpr int at_once = 4;
-    int64_t tile = 0;
-    for (; tile + at_once <= tiles; tile += at_once) {
-        gemv_tiles<at_once>(words + tile * word_count * kRowLanes, word_count, tables, sums + tile * kRowLanes);
+    int64_t vector = 0;
+    for (; vector + at_once <= vectors; vector += at_once) {
+        lookup_vectors<at_once>(words + vector * word_count * kMatvecLanes, word_count, tables, sums + vector * kMatvecLanes);
     }
-    for (; tile < tiles; ++tile) {
-        gemv_tiles<1>(words + tile * word_count * kRowLanes, word_count, tables, sums + tile * kRowLanes);
-    }
-}
-
-// The epilogue of a row of sums: like finish() with one pixel, but along the filters.
-void finish_row(const Finish& what, const float* sums, int64_t first, int64_t count) {
-    constexpr int64_t block = 64;
-    for (int64_t begin = first; begin < first + count; begin += block) {
-        const int64_t length = first + count - begin < block ? first + count - begin : block;
-        float y[block];
-        for (int64_t i = 0; i < length; ++i) y[i] = what.factor * sums[begin + i];
-        if (what.scale != nullptr) {
-            for (int64_t i = 0; i < length; ++i) y[i] *= what.scale[begin + i];
-        }
-        if (what.bias != nullptr) {
-            for (int64_t i = 0; i < length; ++i) y[i] += what.bias[begin + i];
-        }
-        with_steps(what, [&](auto steps) { finish_run(steps, y, begin, length); });
+    for (; vector < vectors; ++vector) {
+        lookup_vectors<1>(words + vector * word_count * kMatvecLanes, word_count, tables, sums + vector * kMatvecLanes);
     }
 }
 
-// The same for the sums of a tile whose pixels are rows of a dense layer: lane by lane, along the filters.
-template <int Bytes>
-void finish_lanes(const Finish& what, const void* sums, int64_t together, int64_t first_filter, int64_t filters,
-                  int64_t vectors, const int32_t* run_starts, const Run* runs) {
-    const bool integer = what.correction != nullptr;
-    const int64_t lanes = integer ? Bytes / 2 : Bytes / 4, parts = (vectors + together - 1) / together;
-    const int64_t out = bytes_of(what.output_type), kept = bytes_of(what.residual_type);
-    constexpr int64_t block = 5 * kFilterTile;
-    const auto finish_lane = [&](int64_t vector, int64_t lane, int64_t pixel, int64_t begin, int64_t length) {
-        float row[block];
-        for (int64_t i = 0; i < length; ++i) {
-            const int64_t part = (begin + i) / kFilterTile * parts + vector / together;
-            const int64_t place = (part * kFilterTile + i % kFilterTile) * together + vector % together;
-            const int64_t at = place * lanes + lane, filter = first_filter + begin + i;
-            row[i] = integer ? float(static_cast<const int32_t*>(sums)[at] + what.correction[filter])
-                             : static_cast<const float*>(sums)[at];
+void finish_example(const Epilogue& epilogue, float factor, const float* sums, int64_t first, int64_t count) {
+    constexpr int64_t chunk = 64;
+    for (int64_t begin = first; begin < first + count; begin += chunk) {
+        const int64_t length = first + count - begin < chunk ? first + count - begin : chunk;
+        float y[chunk];
+        for (int64_t i = 0; i < length; ++i) y[i] = factor * sums[begin + i];
+        if (epilogue.scale != nullptr) {
+            for (int64_t i = 0; i < length; ++i) y[i] *= epilogue.scale[begin + i];
         }
-        Finish one = what;
-        one.output = static_cast<char*>(what.output) + pixel * out;
-        if (what.residual != nullptr) one.residual = static_cast<const char*>(what.residual) + pixel * kept;
-        finish_row(one, row - (first_filter + begin), first_filter + begin, length);
-    };
-    for (int64_t begin = 0; begin < filters; begin += block) {
-        const int64_t length = filters - begin < block ? filters - begin : block;
-        for (int64_t vector = 0; vector < vectors; ++vector) {
-            for (const Run* run = runs + run_starts[vector]; run != runs + run_starts[vector + 1]; ++run) {
-                // Longer than 1 where a layer has a single filter: its rows are neighbours.
-                for (int64_t i = 0; i < run->length; ++i) {
-                    finish_lane(vector, run->lane + i, run->pixel + i, begin, length);
-                }
-            }
+        if (epilogue.bias != nullptr) {
+            for (int64_t i = 0; i < length; ++i) y[i] += epilogue.bias[begin + i];
         }
+        with_steps(epilogue, [&](auto steps) { finish_run(steps, y, begin, length); });
     }
 }
 
-void dot(const float* weights, int64_t inputs, int64_t filters, const float* row, float* sums) {
+void dot(const float* weights, int64_t inputs, int64_t filters, const float* input, float* sums) {
     for (int64_t filter = 0; filter < filters; ++filter) {
         const float* weight = weights + filter * inputs;
-        RowFloats sum[4] = {};
+        LaneFloats sum[4] = {};
         int64_t i = 0;
-        for (; i + 4 * kRowLanes <= inputs; i += 4 * kRowLanes) {
+        for (; i + 4 * kMatvecLanes <= inputs; i += 4 * kMatvecLanes) {
             SIGNWISE_UNROLL for (int k = 0; k < 4; ++k) {
-                sum[k] += load<float, kRowBytes>(weight + i + k * kRowLanes) *
-                          load<float, kRowBytes>(row + i + k * kRowLanes);
+                sum[k] += load<float, kMatvecBytes>(weight + i + k * kMatvecLanes) *
+                          load<float, kMatvecBytes>(input + i + k * kMatvecLanes);
             }
         }
-        const RowFloats all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        const LaneFloats all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
         float total = 0;
-        for (int lane = 0; lane < kRowLanes; ++lane) total += all[lane];
-        for (; i < inputs; ++i) total += weight[i] * row[i];
+        for (int lane = 0; lane < kMatvecLanes; ++lane) total += all[lane];
+        for (; i < inputs; ++i) total += weight[i] * input[i];
         sums[filter] = total;
     }
 }

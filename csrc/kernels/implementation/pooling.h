@@ -1,9 +1,12 @@
-// Windows over one channel: first down the columns, then along all rows at once.
+// Pooling. Over planes, a window takes its rows together first and then its columns, for all rows at once; over pixels, it
+// walks over its pixels for a vector of channels.
 
 #pragma once
 
-#include "kernels/kernels.h"
-#include "kernels/implementation/padding.h"
+#include "kernels/elementwise.h"
+#include "kernels/implementation/convert.h"
+#include "kernels/implementation/lookup_planes.h"
+#include "kernels/implementation/vector.h"
 
 namespace signwise {
 namespace {
@@ -12,7 +15,7 @@ template <bool Maximum>
 inline void combine(const float* __restrict from, float* __restrict to, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
         if constexpr (Maximum) {
-            to[i] = to[i] >= from[i] || to[i] != to[i] ? to[i] : from[i];  // a NaN stays
+            to[i] = maximum_or_nan(to[i], from[i]);
         } else {
             to[i] += from[i];
         }
@@ -22,7 +25,7 @@ inline void combine(const float* __restrict from, float* __restrict to, int64_t 
 template <bool Maximum>
 void pool_channel(const Window& window, const float* image, float* scratch, float* to) {
     const int64_t pitch = window.pitch, stride = window.stride[1], count = window.out_height * pitch;
-    float* rows = scratch;  // [out_height][pitch]: each the window's rows together
+    float* rows = scratch;  // [out_height][pitch]: the rows of each window, combined
     const float nothing = Maximum ? -__builtin_inff() : 0.0f;
     for (int64_t i = 0; i < count; ++i) rows[i] = nothing;
     for (int64_t y = 0; y < window.out_height; ++y) {
@@ -33,8 +36,8 @@ void pool_channel(const Window& window, const float* image, float* scratch, floa
             combine<Maximum>(image + row * window.width, rows + y * pitch + window.left, window.width);
         }
     }
-    // Columns of one remainder side by side: a window is then neighbours of each. Rows are a whole number of strides
-    // long, so all of them are one long line.
+    // Sort the columns by their remainder, so that the columns of consecutive windows are neighbours. Rows are a whole
+    // number of strides long, so all of them together are one long line.
     const int64_t short_pitch = pitch / stride, short_count = window.out_height * short_pitch;
     const float* columns = rows;
     if (stride > 1) {
@@ -48,7 +51,7 @@ void pool_channel(const Window& window, const float* image, float* scratch, floa
         }
         columns = sorted;
     }
-    // What the last windows of a row would read of the next one is never used.
+    // The last windows of a row read into the next row; those results are never used.
     float* combined = scratch + (stride > 1 ? 0 : count);
     const int64_t reach = short_count - (window.kernel[1] - 1) / stride;
     for (int64_t k = 0; k < window.kernel[1]; ++k) {
@@ -64,14 +67,14 @@ void pool_channel(const Window& window, const float* image, float* scratch, floa
     }
 }
 
-// Windows of two by two pixels, side by side: N answers from 2 * N pixels of two rows.
+// 2x2 windows side by side: N outputs from 2 * N pixels of two rows.
 template <bool Maximum, int N>
 inline void pool_some_pairs(const float* above, const float* below, float* to) {
     using V = Vector<float, N * 4>;
     V sums[2];
     for (int half = 0; half < 2; ++half) {
         const V a = load<float, N * 4>(above + half * N), b = load<float, N * 4>(below + half * N);
-        sums[half] = Maximum ? (a >= b || a != a ? a : b) : a + b;
+        sums[half] = Maximum ? maximum_or_nan(a, b) : a + b;
     }
     V even, odd;
     if constexpr (N == 8) {
@@ -81,7 +84,7 @@ inline void pool_some_pairs(const float* above, const float* below, float* to) {
         even = __builtin_shufflevector(sums[0], sums[1], 0, 2, 4, 6);
         odd = __builtin_shufflevector(sums[0], sums[1], 1, 3, 5, 7);
     }
-    store<float, N * 4>(to, Maximum ? (even >= odd || even != even ? even : odd) : even + odd);
+    store<float, N * 4>(to, Maximum ? maximum_or_nan(even, odd) : even + odd);
 }
 
 template <bool Maximum>
@@ -102,18 +105,15 @@ void pool_pairs(const Window& window, const float* image, float* to) {
 
 template <bool Maximum>
 void pool_any(const Window& window, const float* image, float* scratch, float* to) {
-    const bool pairs = window.kernel[0] == 2 && window.kernel[1] == 2 && window.stride[0] == 2 && window.stride[1] == 2 &&
-                       window.top == 0 && window.left == 0 && 2 * window.out_height <= window.height &&
-                       2 * window.out_width <= window.width;
-    if (pairs) return pool_pairs<Maximum>(window, image, to);
+    if (is_2x2(window)) return pool_pairs<Maximum>(window, image, to);
     pool_channel<Maximum>(window, image, scratch, to);
 }
 
-void pool(const Window& window, const float* image, float* scratch, float* to) {
+void pool_planes(const Window& window, const float* image, float* scratch, float* to) {
     window.maximum ? pool_any<true>(window, image, scratch, to) : pool_any<false>(window, image, scratch, to);
 }
 
-// Some channels of all pixels from row `top` to `bottom` and column `left` to `right`.
+// N channels of all pixels in these rows and columns.
 template <bool Maximum, class Q, int N>
 inline void pool_channels(const Window& window, const int64_t (&rows)[2], const int64_t (&columns)[2], const Q* image,
                           int64_t channels, float factor, float* to) {
@@ -128,16 +128,16 @@ inline void pool_channels(const Window& window, const int64_t (&rows)[2], const 
             } else {
                 pixel = __builtin_convertvector((load_bytes<Q, N * 4>(from)), V);
             }
-            all = Maximum ? (all >= pixel || all != all ? all : pixel) : all + pixel;
+            all = Maximum ? maximum_or_nan(all, pixel) : all + pixel;
         }
     }
     store<float, N * 4>(to, all * factor);
 }
 
-// Calls body(column, rows, columns) for every answer of a row: the pixels that its window sees.
+// Calls body(column, rows, columns) for every output of a row, with the ranges of pixels that its window sees.
 template <class Body>
 inline void each_window(const Window& window, int64_t row, const Body& body) {
-    // At least one row and column is seen: no padding is as large as a window.
+    // Never empty: padding is smaller than the window.
     const auto seen = [&](int64_t index, int axis, int64_t before, int64_t size, int64_t (&range)[2]) {
         const int64_t first = index * window.stride[axis] - before, end = first + window.kernel[axis];
         range[0] = first > 0 ? first : 0;
@@ -155,23 +155,23 @@ template <bool Maximum, class Q>
 void pool_row(const Window& window, int64_t row, const Q* image, const float* factors, int64_t channels, float* to) {
     constexpr int lanes = SIGNWISE_BYTES / 4;
     each_window(window, row, [&](int64_t x, const int64_t (&rows)[2], const int64_t (&columns)[2]) {
-        float* answer = to + x * channels;
+        float* output = to + x * channels;
         int64_t i = 0;
         for (; i + lanes <= channels; i += lanes) {
-            pool_channels<Maximum, Q, lanes>(window, rows, columns, image + i, channels, factors[x], answer + i);
+            pool_channels<Maximum, Q, lanes>(window, rows, columns, image + i, channels, factors[x], output + i);
         }
         for (; i < channels; ++i) {
-            pool_channels<Maximum, Q, 1>(window, rows, columns, image + i, channels, factors[x], answer + i);
+            pool_channels<Maximum, Q, 1>(window, rows, columns, image + i, channels, factors[x], output + i);
         }
     });
 }
 
-// `Channels` of all pixels that a window sees.
+// `Channels` channels of all pixels that a window sees.
 template <bool Maximum, class Q, int Channels>
 inline void pool_some_bytes(const Window& window, const int64_t (&rows)[2], const int64_t (&columns)[2], const Q* image,
                             int64_t channels, Q* to) {
     using V = Vector<Q, Channels>;
-    V all = V{} + (Maximum && Q(-1) < Q(0) ? Q(-128) : Q(0));
+    V all = V{} + (Maximum && Q(-1) < Q(0) ? Q(-kZeroPoint) : Q(0));
     for (int64_t y = rows[0]; y < rows[1]; ++y) {
         const Q* from = image + (y * window.width + columns[0]) * channels;
         for (int64_t x = columns[0]; x < columns[1]; ++x, from += channels) {
@@ -186,21 +186,21 @@ template <bool Maximum, class Q>
 void pool_byte_row(const Window& window, int64_t row, const Q* image, int64_t channels, Q* to) {
     constexpr int lanes = SIGNWISE_BYTES;
     each_window(window, row, [&](int64_t x, const int64_t (&rows)[2], const int64_t (&columns)[2]) {
-        Q* answer = to + x * channels;
+        Q* output = to + x * channels;
         int64_t i = 0;
         for (; i + lanes <= channels; i += lanes) {
-            pool_some_bytes<Maximum, Q, lanes>(window, rows, columns, image + i, channels, answer + i);
+            pool_some_bytes<Maximum, Q, lanes>(window, rows, columns, image + i, channels, output + i);
         }
         for (; i < channels; ++i) {
-            pool_some_bytes<Maximum, Q, 1>(window, rows, columns, image + i, channels, answer + i);
+            pool_some_bytes<Maximum, Q, 1>(window, rows, columns, image + i, channels, output + i);
         }
     });
 }
 
 void pool_bytes(const Window& window, int64_t row, const void* image, bool is_signed, int64_t channels, void* to) {
-    const auto pool_as = [&](const auto* from, auto* answers) {
-        window.maximum ? pool_byte_row<true>(window, row, from, channels, answers)
-                       : pool_byte_row<false>(window, row, from, channels, answers);
+    const auto pool_as = [&](const auto* from, auto* outputs) {
+        window.maximum ? pool_byte_row<true>(window, row, from, channels, outputs)
+                       : pool_byte_row<false>(window, row, from, channels, outputs);
     };
     if (is_signed) {
         pool_as(static_cast<const int8_t*>(image), static_cast<int8_t*>(to));

@@ -1,8 +1,8 @@
-// From planes of pixels to vectors of sources, and from five of those to a table of 32 signed sums.
+// From planes of pixels to sources, and from the five sources of a quintet to a table of 32 signed sums.
 
 #pragma once
 
-#include "kernels/kernels.h"
+#include "kernels/lookup.h"
 #include "kernels/implementation/vector.h"
 
 namespace signwise {
@@ -15,7 +15,7 @@ inline void gather_pieces(const T* plane, const int32_t* offsets, int64_t pieces
     }
 }
 
-// One vector, assembled from equal pieces. The piece lengths are constants so that each copy is one or two moves.
+// One source, assembled from pieces of equal length. The lengths are constants so that each copy is one or two moves.
 template <class T, int Bytes>
 inline void gather_source(const T* plane, const int32_t* offsets, int64_t pieces, T* to) {
     constexpr int lanes = Bytes / int(sizeof(T));
@@ -40,7 +40,7 @@ void gather(const T* plane, const Sources& sources, T* vectors) {
 }
 
 template <class T, int Bytes>
-inline void build_table(const Vector<T, Bytes> (&x)[kGroup], T* table) {
+inline void build_table(const Vector<T, Bytes> (&x)[kQuintet], T* table) {
     using V = Vector<T, Bytes>;
     constexpr int lanes = Bytes / int(sizeof(T));
     V low[8], high[4];
@@ -53,44 +53,44 @@ inline void build_table(const Vector<T, Bytes> (&x)[kGroup], T* table) {
         V sum = i & 1 ? x[3] : -x[3];
         high[i] = i & 2 ? sum + x[4] : sum - x[4];
     }
-    SIGNWISE_UNROLL for (int i = 0; i < kRows; ++i) {
+    SIGNWISE_UNROLL for (int i = 0; i < kEntries; ++i) {
         *reinterpret_cast<V*>(table + i * lanes) = low[i & 7] + high[i >> 3];
     }
 }
 
-// What a source is made of.
-enum class Runs { one, halves, every_second };
+// How a source is made: one piece, two halves, or every second pixel of two pieces. These are nearly all there are.
+enum class Pieces { one, halves, every_second };
 
-// The same from one or two runs of neighbours, or from every second pixel of two: nearly all there is.
-template <class T, int Bytes, Runs Kind>
-void build_from_runs(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* tables) {
+template <class T, int Bytes, Pieces Made>
+void build_directly(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border,
+                    T* tables) {
     using V = Vector<T, Bytes>;
     using Bits = Vector<uint8_t, Bytes>;
     constexpr int lanes = Bytes / int(sizeof(T));
     for (int64_t i = 0; i < sources.count; ++i) {
-        const int32_t* offsets = sources.offsets + i * (Kind == Runs::one ? 1 : 2);
-        V x[kGroup];
-        SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
+        const int32_t* offsets = sources.offsets + i * (Made == Pieces::one ? 1 : 2);
+        V x[kQuintet];
+        SIGNWISE_UNROLL for (int j = 0; j < kQuintet; ++j) {
             x[j] = V{};
             if (j >= channels) continue;
             const T* plane = planes + j * channel_stride;
-            if constexpr (Kind == Runs::halves) {
+            if constexpr (Made == Pieces::halves) {
                 x[j] = load_halves<T, Bytes>(plane + offsets[0], plane + offsets[1]);
             } else {
                 x[j] = load<T, Bytes>(plane + offsets[0]);
             }
-            if constexpr (Kind == Runs::every_second) {
+            if constexpr (Made == Pieces::every_second) {
                 x[j] = even_lanes<T, Bytes>(x[j], load<T, Bytes>(plane + offsets[1]));
             }
         }
         if (sources.masks[i] != 0) {
             const Bits mask = load<uint8_t, Bytes>(sources.all_masks + sources.masks[i] * Bytes);
             const Bits beyond = ~mask & (Bits)(V{} + border);
-            SIGNWISE_UNROLL for (int j = 0; j < kGroup; ++j) {
+            SIGNWISE_UNROLL for (int j = 0; j < kQuintet; ++j) {
                 if (j < channels) x[j] = (V)(((Bits)x[j] & mask) | beyond);
             }
         }
-        build_table<T, Bytes>(x, tables + sources.slots[i] * kRows * lanes);
+        build_table<T, Bytes>(x, tables + sources.slots[i] * kEntries * lanes);
     }
 }
 
@@ -98,27 +98,27 @@ template <class T, int Bytes>
 void build(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* stage,
            T* tables) {
     if (sources.pieces <= 2) {
-        const auto kernel = sources.stride == 2   ? build_from_runs<T, Bytes, Runs::every_second>
-                            : sources.pieces == 2 ? build_from_runs<T, Bytes, Runs::halves>
-                                                  : build_from_runs<T, Bytes, Runs::one>;
+        const auto kernel = sources.stride == 2   ? build_directly<T, Bytes, Pieces::every_second>
+                            : sources.pieces == 2 ? build_directly<T, Bytes, Pieces::halves>
+                                                  : build_directly<T, Bytes, Pieces::one>;
         return kernel(planes, channel_stride, channels, sources, border, tables);
     }
     using V = Vector<T, Bytes>;
     constexpr int lanes = Bytes / int(sizeof(T));
-    V x[kGroup];
-    // Narrow stores followed at once by a wide load would stall; a batch of sources apart, they do not.
-    constexpr int64_t batch = 8;
+    V x[kQuintet];
+    // A wide load right after the narrow stores to its memory would stall, so a few sources are assembled first.
+    constexpr int64_t batch = kStagedSources;
     for (int64_t first = 0; first < sources.count; first += batch) {
         const int64_t count = sources.count - first < batch ? sources.count - first : batch;
-        for (int j = 0; j < kGroup; ++j) {
+        for (int j = 0; j < kQuintet; ++j) {
             for (int64_t i = 0; i < count; ++i) {
                 gather_source<T, Bytes>(planes + j * channel_stride, sources.offsets + (first + i) * sources.pieces,
                                         sources.pieces, stage + (j * batch + i) * lanes);
             }
         }
         for (int64_t i = 0; i < count; ++i) {
-            for (int j = 0; j < kGroup; ++j) x[j] = load<T, Bytes>(stage + (j * batch + i) * lanes);
-            build_table<T, Bytes>(x, tables + sources.slots[first + i] * kRows * lanes);
+            for (int j = 0; j < kQuintet; ++j) x[j] = load<T, Bytes>(stage + (j * batch + i) * lanes);
+            build_table<T, Bytes>(x, tables + sources.slots[first + i] * kEntries * lanes);
         }
     }
 }
