@@ -19,7 +19,7 @@ const Kernels& kernels_portable();
 std::vector<const Kernels*> available_kernels() {
     std::vector<const Kernels*> found;
 #if defined(__x86_64__)
-    // These builtins also ask the operating system whether it saves the wide registers.
+    // These builtins also check that the operating system saves the wide registers.
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

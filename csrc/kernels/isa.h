@@ -1,4 +1,4 @@
-// Which kernels this process runs.
+// The instruction sets that the library was built for, and the one that this process uses.
 
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace signwise {
 
-// Every set that this CPU can run, the best first; the last one is portable and always there.
+// Every set that this CPU can run, the best first. The last one is portable and always available.
 std::vector<const Kernels*> available_kernels();
 
-// The set named by the environment variable SIGNWISE_ISA, else the best. Throws Error for a name that is not available.
+// The set that the environment variable SIGNWISE_ISA names, else the best. Throws Error for an unavailable name.
 const Kernels& chosen_kernels();
 
 }  // namespace signwise

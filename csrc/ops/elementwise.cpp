@@ -198,7 +198,7 @@ class SoftmaxOperation : public Operation {
 
 std::unique_ptr<Operation> make_affine(const signwise_operation& described, const std::vector<Tensor>& inputs,
                                        Tensor& output, const Kernels& kernels) {
-    require(inputs.size() == 1, "affine reads one tensor");
+    require(inputs.size() == 1, "affine reads one value");
     require(described.scale != nullptr && described.bias != nullptr, "affine needs scale and bias");
     output.shape = inputs[0].shape;
     output.order = common_order(inputs);
@@ -210,7 +210,7 @@ std::unique_ptr<Operation> make_affine(const signwise_operation& described, cons
 
 std::unique_ptr<Operation> make_relu(const signwise_operation&, const std::vector<Tensor>& inputs, Tensor& output,
                                      const Kernels& kernels) {
-    require(inputs.size() == 1, "relu reads one tensor");
+    require(inputs.size() == 1, "relu reads one value");
     output.shape = inputs[0].shape;
     output.order = common_order(inputs);
     return std::make_unique<AffineOperation>(std::vector<float>{}, std::vector<float>{}, true, output.order, kernels);
@@ -218,7 +218,7 @@ std::unique_ptr<Operation> make_relu(const signwise_operation&, const std::vecto
 
 std::unique_ptr<Operation> make_add(const signwise_operation& described, const std::vector<Tensor>& inputs,
                                     Tensor& output, const Kernels& kernels) {
-    require(inputs.size() == 2 && inputs[0].shape == inputs[1].shape, "add reads two tensors of the same shape");
+    require(inputs.size() == 2 && inputs[0].shape == inputs[1].shape, "add reads two values of the same shape");
     output.shape = inputs[0].shape;
     output.order = common_order(inputs);
     return std::make_unique<AddOperation>(described.relu != 0, output.order, kernels);
@@ -227,13 +227,13 @@ std::unique_ptr<Operation> make_add(const signwise_operation& described, const s
 std::unique_ptr<Operation> make_join(const signwise_operation& described, const std::vector<Tensor>& inputs,
                                      Tensor& output, const Kernels& kernels) {
     const bool pads = described.kind == SIGNWISE_PAD_CHANNELS;
-    require(!pads || inputs.size() == 1, "pad_channels reads one tensor");
+    require(!pads || inputs.size() == 1, "pad_channels reads one value");
     output.shape = inputs[0].shape;
     output.shape.channels = 0;
     for (const Tensor& input : inputs) {
         require(input.shape.rank == output.shape.rank && input.shape.height == output.shape.height &&
                     input.shape.width == output.shape.width,
-                "concatenated tensors must agree in height and width");
+                "concatenated values must agree in height and width");
         output.shape.channels += input.shape.channels;
     }
     if (pads) {
@@ -247,7 +247,7 @@ std::unique_ptr<Operation> make_join(const signwise_operation& described, const 
 
 std::unique_ptr<Operation> make_flatten(const signwise_operation&, const std::vector<Tensor>& inputs, Tensor& output,
                                         const Kernels& kernels) {
-    require(inputs.size() == 1, "flatten reads one tensor");
+    require(inputs.size() == 1, "flatten reads one value");
     output.shape = {1, inputs[0].shape.count(), 1, 1};
     const bool alias = inputs[0].type == output.type && inputs[0].scale == output.scale;
     return std::make_unique<FlattenOperation>(alias, kernels);

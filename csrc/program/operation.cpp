@@ -68,8 +68,8 @@ std::unique_ptr<Operation> make_operation(const signwise_operation& described, c
         case SIGNWISE_SOFTMAX: made = make_softmax(described, inputs, output, kernels); break;
         default: throw Error("unknown operation " + std::to_string(described.kind));
     }
-    const int64_t plane = checked_product(output.shape.height, output.shape.width, "a tensor");
-    check_size(checked_product(plane, output.shape.channels, "a tensor"), 1, kLargestSize, "the size of a tensor");
+    const int64_t plane = checked_product(output.shape.height, output.shape.width, "a value");
+    check_size(checked_product(plane, output.shape.channels, "a value"), 1, kLargestSize, "the size of a value");
     return made;
 }
 

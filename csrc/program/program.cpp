@@ -85,13 +85,13 @@ void Program::add(const signwise_operation& described) {
     require(!finished(), "the program is finished");
     require(operation_count() < 4096, "a program may have 4096 operations");
     require(described.input_count >= 1 && described.input_count <= 64 && described.inputs != nullptr,
-            "an operation reads 1 to 64 tensors");
+            "an operation reads 1 to 64 values");
     std::vector<int32_t> numbers;
     std::vector<Tensor> inputs;
     for (int32_t i = 0; i < described.input_count; ++i) {
         const int32_t input = described.inputs[i];
         require(input >= 0 && size_t(input) < described_.size(),
-                "an operation reads a tensor that no earlier operation computes");
+                "an operation reads a value that no earlier operation computes");
         numbers.push_back(described_[size_t(input)]);
         inputs.push_back(tensors_[size_t(numbers.back())]);
     }
@@ -107,7 +107,7 @@ void Program::add(const signwise_operation& described) {
 
 void Program::finish(int32_t output) {
     require(!finished(), "the program is finished");
-    require(output >= 0 && size_t(output) < described_.size(), "the output is not a tensor of the program");
+    require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
     output_ = in_order(described_[size_t(output)], Order::planes, operation_count() - 1);
     const int64_t end = int64_t(tensors_.size());
     std::vector<int64_t> bytes(tensors_.size(), 0), born(tensors_.size(), 0), dies(tensors_.size(), 0);
