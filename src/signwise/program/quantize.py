@@ -7,7 +7,7 @@ error
 
 on a sample of what the network computes for the calibration examples: large scales round coarsely, small ones cut off
 outliers. What a 3x3 convolution reads uses 0 to 63 alone (uint6), unless that is refused: sums and differences of four
-such numbers fit into a byte, which saves more than half of the products on CPUs that multiply bytes (csrc/winograd.h).
+such numbers fit into a byte, which saves more than half of the products on CPUs that multiply bytes (csrc/bytes/).
 Raw pixels, whole numbers up to 255, always stay exact. What is made from integers without any loss is integers, too, as
 the shortcut of a residual block that pools and adds channels of zeros. Everything else (other residual sums, the first
 and last layers) stays float32.
