@@ -24,7 +24,7 @@ const char* const kNames[kKinds] = {"conv",       "dense",   "affine", "relu",  
 // A chain of operations, with the output that each of them should have. Owns what the operations point to.
 class Chain {
   public:
-    explicit Chain(const Reference& input) : tensors_{input} {}
+    Chain(const Reference& input, bool extreme) : tensors_{input}, extreme_(extreme) {}
 
     const Reference& last() const { return tensors_.back(); }
     const Reference& tensor(size_t number) const { return tensors_[number]; }
@@ -58,9 +58,11 @@ class Chain {
         for (float& value : floats_.back()) value = float(double(number(low, high)) * unit);
         return floats_.back().data();
     }
-    const uint8_t* bytes(int64_t count) {
+    // Random weight bits; in extreme programs often all of one sign, for the largest sums.
+    const uint8_t* bits(int64_t count) {
+        const bool one_sign = extreme_ && !one_in(3), positive = one_in(2);
         bytes_.emplace_back(size_t(count));
-        for (uint8_t& value : bytes_.back()) value = uint8_t(number(0, 255));
+        for (uint8_t& value : bytes_.back()) value = one_sign ? (positive ? 0xFF : 0) : uint8_t(number(0, 255));
         return bytes_.back().data();
     }
 
@@ -79,6 +81,7 @@ class Chain {
 
   private:
     std::deque<Reference> tensors_;
+    bool extreme_;
     std::deque<signwise_operation> operations_;
     std::deque<std::vector<int32_t>> numbers_;
     std::deque<std::vector<float>> floats_;
@@ -123,7 +126,7 @@ bool add_layer(Chain& chain, int32_t from, int32_t kind, int32_t type) {
     const int64_t weights = input.channels / op.groups * op.kernel[0] * op.kernel[1];
     if (op.bits == 1) {
         op.weight_bytes = op.out_channels * ((weights + 7) / 8);
-        op.weight = chain.bytes(op.weight_bytes);
+        op.weight = chain.bits(op.weight_bytes);
     } else {
         op.weight_bytes = op.out_channels * weights * 4;
         op.weight = chain.floats(op.out_channels * weights, -3, 3, 1);
@@ -229,12 +232,12 @@ bool add_random(Chain& chain, int32_t from, int32_t type) {
     return chain.add(op, inputs, [&](const auto& described) { return join(described, references); });
 }
 
-Reference random_input() {
+Reference random_input(bool extreme) {
     const bool image = !one_in(4);
     Reference input{image ? 3 : 1, 1, 1, 1, 1, {}};
     input.batch = one_in(4) ? number(12, 20) : number(1, 5);  // dense layers treat many examples in another way
     if (image) {
-        input.channels = one_in(3) ? 16 * number(1, 4) : number(1, 40);
+        input.channels = one_in(2) ? 16 * number(1, 4) : number(1, 40);
         input.height = number(1, 10);
         input.width = one_in(2) ? 4 * number(1, 6) : number(1, 20);  // whole vectors, or not
         if (input.batch > 5) input.height = std::min<int64_t>(input.height, 4);
@@ -242,16 +245,25 @@ Reference random_input() {
         input.channels = number(1, 200);
     }
     input.values.resize(size_t(input.count()));
-    for (double& value : input.values) value = double(number(-40, 90));
-    input.bound = 90;
+    for (double& value : input.values) value = extreme ? 255 : double(number(-40, 90));
+    input.bound = 255;
     return input;
 }
 
 Chain random_chain() {
-    const Reference input = random_input();
-    Chain chain(input);
-    const int32_t type = int32_t(number(SIGNWISE_FLOAT32, SIGNWISE_UINT6));
-    const int64_t length = number(1, 4);
+    const bool extreme = one_in(6);
+    const Reference input = random_input(extreme);
+    Chain chain(input, extreme);
+    // What most tensors of the program are. uint6 twice: it has the kernels that differ most between instruction sets.
+    const int32_t type = std::array<int32_t, 5>{SIGNWISE_FLOAT32, SIGNWISE_UINT8, SIGNWISE_INT8, SIGNWISE_UINT6,
+                                                SIGNWISE_UINT6}[size_t(number(0, 4))];
+    if (type != SIGNWISE_FLOAT32 && !one_in(3)) {
+        signwise_operation round = operation(SIGNWISE_RELU, type);
+        round.out_type = type;
+        round.out_scale = 1;
+        chain.add(round, {0}, [&](const auto&) { return relu(input); });
+    }
+    const int64_t length = int64_t(chain.size()) + number(0, 3);
     for (int64_t tries = 0; int64_t(chain.size()) <= length && tries < 20; ++tries) {
         // Mostly a chain; sometimes a branch from an earlier tensor.
         const int32_t from = int32_t(one_in(5) ? number(0, int64_t(chain.size()) - 1) : int64_t(chain.size()) - 1);
@@ -285,12 +297,17 @@ void run(const Chain& chain, const char* isa) {
     if (failed(signwise_finish(program.get(), int32_t(chain.size()) - 1))) return;
     const Reference& expected = chain.last();
     const std::vector<float> images(input.values.begin(), input.values.end());
-    std::vector<float> outputs(size_t(expected.count()), -12345.0f);
+    // Behind the outputs, numbers that must stay as they are.
+    constexpr float untouched = -12345.0f;
+    std::vector<float> outputs(size_t(expected.count()) + 1000, untouched);
     if (failed(signwise_run(program.get(), input.batch, images.data(), int64_t(images.size()), outputs.data(),
-                            int64_t(outputs.size())))) {
+                            expected.count()))) {
         return;
     }
-    for (size_t i = 0; i < outputs.size(); ++i) {
+    for (size_t i = size_t(expected.count()); i < outputs.size(); ++i) {
+        if (outputs[i] != untouched) return fail("%s:%s: wrote beyond the output", isa, chain.text().c_str());
+    }
+    for (size_t i = 0; i < size_t(expected.count()); ++i) {
         if (agrees(double(outputs[i]), expected.values[i], expected)) continue;
         return fail("%s: %ld images of %ldx%ldx%ld,%s: output %ld is %.9g, expected %.9g", isa, long(input.batch),
                     long(input.channels), long(input.height), long(input.width), chain.text().c_str(), long(i),
