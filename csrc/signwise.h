@@ -75,13 +75,13 @@ SIGNWISE_API int32_t signwise_interface(void);
 /* The last error in this thread. */
 SIGNWISE_API const char* signwise_error(void);
 
-/* The instruction set that the next program will use (see SIGNWISE_ISA), or null on error; and all that this machine can
- * run, separated by commas, the best first. */
+/* The instruction set that the next program will use (see SIGNWISE_ISA), or null on error; and all sets that this
+ * machine can run, separated by commas, the best first. */
 SIGNWISE_API const char* signwise_isa(void);
 SIGNWISE_API const char* signwise_isas(void);
 
-/* An empty program; `shape` is the shape of one example, 1 or 3 numbers. Null on error. signwise_finish names the tensor
- * that is the output. */
+/* An empty program; `shape` is the shape of one example, 1 or 3 numbers. Null on error. signwise_finish names the
+ * tensor that is the output. */
 SIGNWISE_API signwise_program* signwise_create(const int64_t* shape, int32_t rank, int32_t threads);
 SIGNWISE_API int32_t signwise_add(signwise_program* program, const signwise_operation* operation);
 SIGNWISE_API int32_t signwise_finish(signwise_program* program, int32_t output);
@@ -91,8 +91,8 @@ SIGNWISE_API void signwise_free(signwise_program* program);
 SIGNWISE_API int32_t signwise_run(signwise_program* program, int64_t batch, const float* input, int64_t input_count,
                                   float* output, int64_t output_count);
 
-/* Runs one batch in the calling thread and adds 5 numbers per operation to `seconds`: the time spent preparing the input,
- * building tables, on sums, on the epilogue, and in total. */
+/* Runs one batch in the calling thread and adds 5 numbers per operation to `seconds`: the time spent preparing the
+ * input, building tables, on sums, on the epilogue, and in total. */
 SIGNWISE_API int32_t signwise_profile(signwise_program* program, int64_t batch, const float* input,
                                       int64_t input_count, float* output, int64_t output_count, double* seconds,
                                       int64_t seconds_count);

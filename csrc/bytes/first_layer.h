@@ -1,5 +1,5 @@
-// A convolution with float weights that reads planes and writes 8-bit pixels: how a program with 8-bit activations begins
-// on CPUs whose binary layers read pixel order.
+// A convolution with float weights that reads planes and writes 8-bit pixels: how a program with 8-bit activations
+// begins on CPUs whose binary layers read pixel order.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// A binary convolution of 8-bit inputs on CPUs that add up products of bytes: no tables, and all sums of a few pixels stay
-// in registers.
+// A binary convolution of 8-bit inputs on CPUs that add up products of bytes: no tables, and all sums of a few pixels
+// stay in registers.
 //
 // Images are in pixel order. Everything that an output pixel sees is first copied side by side, borders included; what
 // remains are sums of products of rows of bytes, whatever the kernel, stride and dilation.

@@ -1,6 +1,6 @@
 // The loop that the byte layers share. A layer computes points: output pixels, or Winograd patches of them. The loop
-// divides points and filters among the threads; the layer says how to prepare the inputs of a chunk of points, how to sum
-// and how to write.
+// divides points and filters among the threads; the layer says how to prepare the inputs of a chunk of points, how to
+// sum and how to write.
 
 #pragma once
 

@@ -1,4 +1,5 @@
-// Weights for the byte kernels: the filters of a layer in vectors of kByteFilters, their weights packed into a few bits.
+// Weights for the byte kernels: the filters of a layer in vectors of kByteFilters, their weights packed into a few
+// bits.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// A binary 3x3 convolution of 6-bit inputs with fewer products, on CPUs that add up products of bytes: 16 instead of 36 per
-// channel and patch of 2x2 output pixels (Winograd's F(2x2, 3x3)), or 25 with a stride of 2.
+// A binary 3x3 convolution of 6-bit inputs with fewer products, on CPUs that add up products of bytes: 16 instead of 36
+// per channel and patch of 2x2 output pixels (Winograd's F(2x2, 3x3)), or 25 with a stride of 2.
 //
 // In one dimension, two neighbouring output pixels see the inputs d0 .. d3 through the weights g0 .. g2. Instead of six
 // products, four sums over all channels are enough:

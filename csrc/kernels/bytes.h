@@ -1,8 +1,8 @@
-// Contract of the byte kernels: sums of products of bytes, for CPUs with an instruction that multiplies bytes and adds up
-// four products per 32-bit lane. The channels of a pixel are neighbours in memory, and lanes are filters.
+// Contract of the byte kernels: sums of products of bytes, for CPUs with an instruction that multiplies bytes and adds
+// up four products per 32-bit lane. The channels of a pixel are neighbours in memory, and lanes are filters.
 //
-// These kernels assume vectors of 64 bytes: 16 filters per vector, weights packed in units of 64 bytes, sums stored 16 at
-// a time. That assumption is kByteVector and kByteFilters here; the implementation
+// These kernels assume vectors of 64 bytes: 16 filters per vector, weights packed in units of 64 bytes, sums stored 16
+// at a time. The assumption is named kByteVector and kByteFilters here; the implementation
 // (kernels/implementation/byte_*.h) uses AVX-512 intrinsics. csrc/README.md says how to add a set with 32-byte vectors.
 
 #pragma once
@@ -16,11 +16,11 @@ namespace signwise {
 constexpr int kByteVector = 64;                 // bytes of a vector
 constexpr int kByteFilters = kByteVector / 4;   // filters per vector: one int32 sum each
 constexpr int kByteInputs = 32;                 // the inputs of a pixel are padded to a multiple of this
-constexpr int kBytePoints = 8;                  // points (pixels or patches) whose sums are computed together, or half as many
+constexpr int kBytePoints = 8;                  // points (pixels or patches) that are summed together, or half as many
 constexpr int kByteSizes = 3;                   // kernels take 1, 2 or 4 vectors of filters
 
-// How a weight is coded in `bits` bits. They are its bits from number `lowest` on; the bits below are the same for every
-// weight (`constant`), and the bits above are a sign extension.
+// How a weight is coded in `bits` bits. They are its bits from number `lowest` on; the bits below are the same for
+// every weight (`constant`), and the bits above are a sign extension.
 struct WeightCode {
     int bits, lowest, constant;
 };
@@ -43,8 +43,8 @@ struct ByteWeights {
     int64_t start_stride;  // numbers from one vector to the next
 };
 
-// Winograd patches of 2x2 output pixels (bytes/winograd.h), for strides of 1 and 2. A patch sees `lines` rows and columns
-// of input pixels and takes lines * lines sums; the next patch begins `step` columns later.
+// Winograd patches of 2x2 output pixels (bytes/winograd.h), for strides of 1 and 2. A patch sees `lines` rows and
+// columns of input pixels and takes lines * lines sums; the next patch begins `step` columns later.
 struct PatchKind {
     int lines, step;
     int counts[3], codes[3];  // counts[i] sums have weights of code codes[i]
@@ -85,8 +85,8 @@ struct ByteKernels {
     using PatchSums = void (*)(const uint8_t* patches, int64_t inputs, const ByteWeights& weights, int32_t* sums);
     PatchSums patch_sums[2][kByteSizes][2];
 
-    // Float weights [vector][term][filter] and 4 pixels, `step` elements apart; the inputs of a pixel are at these offsets
-    // from it. Indexed by [log2(vectors)].
+    // Float weights [vector][term][filter] and 4 pixels, `step` elements apart; the inputs of a pixel are at these
+    // offsets from it. Indexed by [log2(vectors)].
     using RealSums = void (*)(const float* pixels, int64_t step, const int32_t* offsets, int64_t terms,
                               const float* weights, float* sums);
     RealSums real_sums[kByteSizes];
@@ -98,8 +98,8 @@ struct ByteKernels {
     FinishPixels<int32_t> finish;
     FinishPixels<float> finish_real;
 
-    // The epilogue of patches, `stride` numbers from one sum to the next. A patch has four places; -1 is a pixel beyond the
-    // border. Indexed by [stride - 1].
+    // The epilogue of patches, `stride` numbers from one sum to the next. A patch has four places; -1 is a pixel beyond
+    // the border. Indexed by [stride - 1].
     using FinishPatches = void (*)(const Epilogue& epilogue, float factor, const int32_t* sums, int64_t stride,
                                    const ByteFilters& filters, const int64_t* places, int64_t patches);
     FinishPatches finish_patches[2];

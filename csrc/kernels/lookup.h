@@ -1,15 +1,16 @@
 // Contract of the look-up kernels: binary convolutions as sums of table entries.
 //
-// Five input channels x0..x4 of one pixel, a quintet, have 32 signed sums; the weight bits of a filter name one of them:
+// Five input channels x0..x4 of one pixel, a quintet, have 32 signed sums; the weight bits of a filter name one of
+// them:
 //
 //     table[i] = sum_j (bit j of i ? +x_j : -x_j),      i = 0..31
 //
-// A vector holds `lanes` output pixels, so a table is 32 aligned vectors, its entries, and a look-up is one load and one
-// add. Which input pixels a vector sees through a tap of the filter is the plan's business (lookup/plan.h), which hands
-// down offsets. Nothing here allocates, throws or checks: the callers do.
+// A vector holds `lanes` output pixels, so a table is 32 aligned vectors, its entries, and a look-up is one load and
+// one add. Which input pixels a vector sees through a tap of the filter is the plan's business (lookup/plan.h), which
+// hands down offsets. Nothing here allocates, throws or checks: the callers do.
 //
-// The same structure serves layers whose tables would not pay: there a slot holds the input vector itself, and the kernel
-// multiplies. Elements are float32, or int16 for 8-bit inputs.
+// The same structure serves layers whose tables would not pay: there a slot holds the input vector itself, and the
+// kernel multiplies. Elements are float32, or int16 for 8-bit inputs.
 
 #pragma once
 
@@ -58,9 +59,9 @@ struct PlaneKernels {
     void (*to_int)(const void* from, Type type, int32_t zero, int16_t* to, int64_t count);
 };
 
-// Sources: the vectors of input pixels that slots are filled from. Source i consists of `pieces` pieces of equal length,
-// which begin at offsets[i * pieces + piece] of every plane. With a stride of 2 there are two pieces, each a vector long,
-// and every second pixel counts. A mask replaces the lanes beyond a border by the border's value; sources with more than
+// The vectors of input pixels that slots are filled from. Source i consists of `pieces` pieces of equal length, which
+// begin at offsets[i * pieces + piece] of every plane. With a stride of 2 there are two pieces, each a vector long, and
+// every second pixel counts. A mask replaces the lanes beyond a border by the border's value; sources with more than
 // two pieces are never masked.
 struct Sources {
     const int32_t* offsets;    // [source][piece]
@@ -82,8 +83,8 @@ struct Pairs {
 // Kernels for one width of vectors and one type of element.
 template <class T>
 struct ElementKernels {
-    // Fills slots with the tables of `channels` <= kQuintet planes; missing planes count as zeros. `border` is the value
-    // of masked lanes; `stage` holds kStageVectors vectors.
+    // Fills slots with the tables of `channels` <= kQuintet planes; missing planes count as zeros. `border` is the
+    // value of masked lanes; `stage` holds kStageVectors vectors.
     void (*build)(const T* planes, int64_t channel_stride, int64_t channels, const Sources& sources, T border, T* stage,
                   T* tables);
 

@@ -1,8 +1,8 @@
 // Contract of the matrix-vector kernels: a dense layer for a single example, where each weight is used once and its way
 // from memory is what counts.
 //
-// Lanes are filters. A register holds a table of `lanes` signed sums of log2(lanes) inputs, and one permutation looks up
-// `lanes` filters at once; the indexes are the low bits of 32-bit words that are shifted along.
+// Lanes are filters. A register holds a table of `lanes` signed sums of log2(lanes) inputs, and one permutation looks
+// up `lanes` filters at once; the indexes are the low bits of 32-bit words that are shifted along.
 
 #pragma once
 

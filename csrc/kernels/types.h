@@ -15,8 +15,8 @@ static constexpr float highest_of(Type type) {
     return type == Type::uint6 ? 63.0f : type == Type::int8 ? 127.0f : 255.0f;
 }
 
-// The value in the middle of a byte's range. Subtracting it makes a uint8 signed; adding it (or flipping the highest bit)
-// makes an int8 unsigned.
+// The value in the middle of a byte's range. Subtracting it makes a uint8 signed; adding it, or flipping the highest
+// bit, makes an int8 unsigned.
 constexpr int32_t kZeroPoint = 128;
 
 // What a layer does with x, the weighted sum of its inputs:

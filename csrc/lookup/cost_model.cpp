@@ -64,7 +64,8 @@ double cost_of(const Cut& cut, const Workload& work, const Costs& costs, const S
     const ConvolutionShape& shape = work.shape;
     const int64_t bundles = bundles_of(shape, costs), tile = cut.tile_vectors;
     const int64_t tiles = ceil_divide(work.vectors, tile) * shape.groups;
-    const double copies = work.pieces > 1 && !work.unpadded ? double(work.pieces * costs.bundle_channels) * costs.piece : 0;
+    const bool copied = work.pieces > 1 && !work.unpadded;
+    const double copies = copied ? double(work.pieces * costs.bundle_channels) * costs.piece : 0;
     const double build = double(use.built) * (costs.build + copies);
 
     const int64_t slot_bytes = cut.resident * use.slots * costs.slot_vectors * work.vector_bytes;

@@ -32,8 +32,8 @@ struct Cut {
     int log_strip = 0;
     int64_t tile_vectors = 1;
     int64_t resident = 1;
-    // Threads divide the tiles. Where there are too few tiles, they also divide the filters of each tile, and every slice
-    // builds its own tables; or they divide its bundles, and the partial sums are added up.
+    // Threads divide the tiles. Where there are too few tiles, they also divide the filters of each tile, and every
+    // slice builds its own tables; or they divide its bundles, and the partial sums are added up.
     int64_t filter_slices = 1;
     int64_t bundle_slices = 1;
 

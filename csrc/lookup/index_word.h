@@ -42,9 +42,9 @@ static inline Word load_indexes(const uint64_t* word, int half) {
     return reinterpret_cast<const Word*>(word)[half];
 }
 
-// The byte offset of the entry that a filter's index names, for entries of Bytes bytes: index * Bytes. For wide entries it
-// is computed as (word, rotated and masked) * 8: on x86 a rotation that keeps its source is one instruction, and addresses
-// multiply by 8 for free.
+// The byte offset of the entry that a filter's index names, for entries of Bytes bytes: index * Bytes. For wide entries
+// it is computed as (word, rotated and masked) * 8: on x86 a rotation that keeps its source is one instruction, and
+// addresses multiply by 8 for free.
 template <int Bytes, int Filter, class Word>
 static inline uint64_t entry_offset(Word word) {
     constexpr int position = index_position(Filter);

@@ -78,8 +78,9 @@ const Plan& LookupLayer::plan_for(int64_t images, int threads, Order read, Order
         options.threads = threads;
         options.vector_bytes = vectors_for(images).bytes;
         options.lanes = options.vector_bytes / int(element_bytes());
-        options.unpadded = weights_->uses_tables() && (read == Order::rows ? suits_rows(shape_, options.lanes)
-                                                                           : suits_unpadded(shape_, images, options.lanes));
+        const bool suits = read == Order::rows ? suits_rows(shape_, options.lanes)
+                                               : suits_unpadded(shape_, images, options.lanes);
+        options.unpadded = weights_->uses_tables() && suits;
         options.read = read;
         options.written = written;
         options.costs = measured_costs(weights_->uses_tables(), integer_, *kernels_);

@@ -19,7 +19,8 @@ namespace signwise {
 class LookupLayer {
   public:
     // `integer`: the input has 8 bits, and sums are integers.
-    static LookupLayer binary(const ConvolutionShape& shape, const SignBits& bits, bool integer, const Kernels& kernels);
+    static LookupLayer binary(const ConvolutionShape& shape, const SignBits& bits, bool integer,
+                              const Kernels& kernels);
     // Weights are (filter, channel, y, x).
     static LookupLayer real(const ConvolutionShape& shape, const float* weights, const Kernels& kernels);
 

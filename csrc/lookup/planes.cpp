@@ -120,7 +120,8 @@ PlaneLayout plane_layout(const ConvolutionShape& shape, int64_t images, bool unp
         const int64_t plane = checked_product(layout.rows, layout.pitch, "a padded image");
         layout.image_stride = checked_product(plane, layout.remainder_planes, "a padded image");
         layout.channel_stride = checked_product(layout.image_stride, images, "a padded channel");
-        layout.elements = checked_product(layout.channel_stride, shape.groups * layout.group_channels, "a padded input");
+        const int64_t channels = shape.groups * layout.group_channels;
+        layout.elements = checked_product(layout.channel_stride, channels, "a padded input");
     }
     if (layout.channel_stride > std::numeric_limits<int32_t>::max() - PlaneLayout::kSlack) {
         throw Error("a padded channel is too large");

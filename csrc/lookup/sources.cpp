@@ -49,8 +49,8 @@ void SourceMap::find_taps() {
     }
 }
 
-// In padded planes every lane counts: that is mask 0. In unpadded planes, vectors that begin in the same column and are as
-// far from the upper and the lower border have the same masks.
+// In padded planes every lane counts: that is mask 0. In unpadded planes, vectors that begin in the same column and are
+// as far from the upper and the lower border have the same masks.
 void SourceMap::find_masks() {
     std::map<std::vector<bool>, int32_t> known{{std::vector<bool>(size_t(grid.lanes), true), 0}};
     std::map<std::array<int64_t, 4>, int32_t> known_classes;
@@ -137,9 +137,11 @@ TileSlots SourceMap::assign_slots(int64_t first, int64_t count, int64_t strip) c
         };
         for (const Source& begins : distinct) {
             if (step != 0 && find(begins.lanes, begins.start - step) != distinct.end()) continue;
-            for (auto link = distinct.find(begins); link != distinct.end(); link = find(link->lanes, link->start + step)) {
+            auto link = distinct.find(begins);
+            while (link != distinct.end()) {
                 if (resident.count(*link) == 0) build(*link);
                 if (step == 0) break;
+                link = find(link->lanes, link->start + step);
             }
         }
         // A chain holds one of the sources that differ in their masks alone; such sources are rare.

@@ -1,5 +1,6 @@
-// How output pixels form vectors, and which vectors of input pixels, the sources, each of them sees through the taps of a
-// filter. Taps of one tile often need the same source (the rows of a 3x3 filter overlap), so each source gets one slot.
+// How output pixels form vectors, and which vectors of input pixels, the sources, each of them sees through the taps of
+// a filter. Taps of one tile often need the same source (the rows of a 3x3 filter overlap), so each source has one
+// slot.
 
 #pragma once
 
@@ -14,8 +15,8 @@
 
 namespace signwise {
 
-// Output pixels in vectors: lane i of vector v is the pixel at (image, row, column) of a grid whose rows may be a little
-// longer than the output's, so that vectors break at the ends of rows.
+// Output pixels in vectors: lane i of vector v is the pixel at (image, row, column) of a grid whose rows may be a
+// little longer than the output's, so that vectors break at the ends of rows.
 struct Grid {
     int64_t images, height, width;
     int lanes;
@@ -50,8 +51,8 @@ struct Source {
     }
 };
 
-// The slots of a tile. A strip fills the slots of the sources that it is the first to need; sources of earlier strips keep
-// their slots as long as a later strip needs them.
+// The slots of a tile. A strip fills the slots of the sources that it is the first to need; sources of earlier strips
+// keep their slots as long as a later strip needs them.
 struct StripSlots {
     std::vector<Source> built;
     std::vector<int32_t> built_slots;  // [built source]

@@ -27,7 +27,8 @@ class SliceSums {
           slots_(scratch),
           stage_(scratch + pass.slots_bytes()),
           sums_(sums),
-          wide_sums_(reinterpret_cast<int32_t*>(sums + ceil_divide(slice.filters, kBlock) * block_sums_ * pass.element_bytes())) {}
+          wide_sums_(reinterpret_cast<int32_t*>(
+              sums + ceil_divide(slice.filters, kBlock) * block_sums_ * pass.element_bytes())) {}
 
     const void* run() {
         const int64_t resident = pass_.plan.cut.resident;

@@ -44,8 +44,8 @@ struct Slice {
     int64_t group, first_filter, filters, first_bundle, end_bundle;
 };
 
-// Computes the sums of a slice and returns where they are: at `sums` if they are floats, else behind the int16 sums there.
-// `scratch` holds slots and stage.
+// Computes the sums of a slice and returns where they are: at `sums` if they are floats, else behind the int16 sums
+// there. `scratch` holds slots and stage.
 const void* sum_slice(const Pass& pass, const Slice& slice, char* scratch, char* sums);
 
 void finish_slice(const Pass& pass, const Slice& slice, const void* sums);

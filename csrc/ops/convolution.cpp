@@ -1,9 +1,9 @@
 // Convolutions: checks the operation and chooses the algorithm.
 //
-//     weights  input            algorithm
-//     float    any              FirstLayer on byte kernels, if it writes 8 bits; else LookupLayer with products
-//     binary   8 bits           WinogradLayer or ByteLayer on byte kernels, if the shape suits; else LookupLayer in int16
-//     binary   float32          LookupLayer in float32
+//     weights  input     algorithm
+//     float    any       FirstLayer on byte kernels if it writes 8 bits, else LookupLayer with products
+//     binary   8 bits    WinogradLayer or ByteLayer on byte kernels if the shape suits, else LookupLayer in int16
+//     binary   float32   LookupLayer in float32
 
 #include "bytes/first_layer.h"
 #include "bytes/layer.h"

@@ -45,7 +45,8 @@ class Dense {
     }
 
   private:
-    Dense(int64_t inputs, int64_t filters, const Kernels& kernels) : inputs_(inputs), filters_(filters), kernels_(&kernels) {}
+    Dense(int64_t inputs, int64_t filters, const Kernels& kernels)
+        : inputs_(inputs), filters_(filters), kernels_(&kernels) {}
 
     bool is_binary() const { return weights_.empty(); }
     // Returns false where single examples are faster.

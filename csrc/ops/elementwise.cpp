@@ -30,8 +30,8 @@ void each_segment(Work& work, int64_t segments, int64_t length, const Tensor& ou
     });
 }
 
-// Calls compute(first, length, to) for elements [first, first + count) of the output, line by line, and rounds the result
-// where the output has 8 bits.
+// Calls compute(first, length, to) for elements [first, first + count) of the output, line by line, and rounds the
+// result where the output has 8 bits.
 template <class Compute>
 void each_line(const Kernels& kernels, int64_t first, int64_t count, const Tensor& output, const Compute& compute) {
     alignas(64) float line[kLine];

@@ -96,7 +96,8 @@ class PoolOperation : public Operation {
             }
             for (int64_t channel = 0; channel < channels; ++channel) {
                 const int64_t at = ((image * channels + channel) * window_.out_height + row) * width;
-                kernels_.elementwise.from_float(pooled + channel * width, output.type, output.scale, output.at(at), width);
+                kernels_.elementwise.from_float(pooled + channel * width, output.type, output.scale, output.at(at),
+                                                width);
             }
         });
     }
@@ -127,8 +128,9 @@ class PoolOperation : public Operation {
         const int64_t rows = examples * window_.out_height, outputs = window_.out_width * in.channels;
         const int64_t cycles = rows * outputs * window_.kernel[0] * window_.kernel[1] / 32;
         work.each(rows, cycles, [&](int64_t index, int) {
-            kernels_.pooling.bytes(window_, index % window_.out_height, input.at(index / window_.out_height * in.count()),
-                                   input.type == Type::int8, in.channels, output.at(index * outputs));
+            const int64_t example = index / window_.out_height, y = index % window_.out_height;
+            kernels_.pooling.bytes(window_, y, input.at(example * in.count()), input.type == Type::int8, in.channels,
+                                   output.at(index * outputs));
         });
     }
 

@@ -24,7 +24,9 @@ struct ConvolutionShape {
     }
     int64_t out_plane() const { return out_height() * out_width(); }
     // The part of the padded image that the windows see.
-    int64_t seen_height() const { return (out_height() - 1) * stride_height + (kernel_height - 1) * dilation_height + 1; }
+    int64_t seen_height() const {
+        return (out_height() - 1) * stride_height + (kernel_height - 1) * dilation_height + 1;
+    }
     int64_t seen_width() const { return (out_width() - 1) * stride_width + (kernel_width - 1) * dilation_width + 1; }
     int64_t taps() const { return kernel_height * kernel_width; }
     int64_t group_channels() const { return in_channels / groups; }

@@ -47,8 +47,8 @@ class Program {
     int32_t append(Step step, const Tensor& output);
     // Whether threads should divide the rows of a tensor, and the next convolution can read row order.
     bool suits_rows(const Tensor& tensor) const;
-    // The number of a tensor that holds this one in the given order. If nothing has read the tensor yet and its operation
-    // can write that order, the tensor changes its order; otherwise a reorder step is added.
+    // The number of a tensor that holds this one in the given order. If nothing has read the tensor yet and its
+    // operation can write that order, the tensor changes its order; otherwise a reorder step is added.
     int32_t in_order(int32_t tensor, Order order, int64_t described);
 
     // The memory of one call, reused by later calls.

@@ -47,8 +47,8 @@ struct Work {
         return StopWatch(phases != nullptr ? &(phases->*phase) : nullptr);
     }
 
-    // How many threads share a loop that takes about this many cycles in one thread. A short loop is over before another
-    // thread has begun.
+    // How many threads share a loop that takes about this many cycles in one thread. A short loop is over before
+    // another thread has begun.
     int threads(int64_t cycles) const { return pool != nullptr && cycles >= kWorthSharing ? pool->threads() : 1; }
 
     // Calls body(index, thread) for every index below count.

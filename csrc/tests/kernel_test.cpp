@@ -1,5 +1,5 @@
-// The native tests: kernel_test [programs] [seed]. They need no Python, so that they also run in an emulator of another CPU
-// and with sanitizers. Random programs run on every instruction set of this machine and must equal plain loops.
+// The native tests: kernel_test [programs] [seed]. They need no Python, so that they also run in an emulator of another
+// CPU and with sanitizers. Random programs run on every instruction set of this machine and must equal plain loops.
 
 #include <cstdlib>
 #include <string>

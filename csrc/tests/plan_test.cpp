@@ -53,7 +53,8 @@ void expect_cheapest(const ConvolutionShape& shape, const Costs& costs, int thre
 }
 
 // Where lane `lane` of a source comes from, in elements of a plane.
-int64_t element_of(const Plan& plan, const Pattern& pattern, const Tile& tile, int64_t source, int64_t lane, int lanes) {
+int64_t element_of(const Plan& plan, const Pattern& pattern, const Tile& tile, int64_t source, int64_t lane,
+                   int lanes) {
     const int64_t stride = plan.planes.stride;
     const int64_t length = stride == 2 ? lanes / 2 : lanes / plan.pieces;
     const int64_t piece = lane / length;
@@ -83,7 +84,9 @@ class PlanReader {
         bool once = true;
         for (int64_t image = 0; image < options_.images; ++image) {
             for (int64_t y = 0; y < shape_.out_height(); ++y) {
-                for (int64_t x = 0; x < shape_.out_width(); ++x, ++outputs) once &= written[size_t(output(image, y, x))] == 1;
+                for (int64_t x = 0; x < shape_.out_width(); ++x, ++outputs) {
+                    once &= written[size_t(output(image, y, x))] == 1;
+                }
             }
         }
         EXPECT(once);
@@ -92,9 +95,12 @@ class PlanReader {
         EXPECT(lanes == outputs);
     }
 
+    int64_t row_stride() const {
+        return options_.written == Order::rows ? shape_.out_channels * shape_.out_width() : shape_.out_width();
+    }
+
     int64_t output(int64_t image, int64_t y, int64_t x) const {
-        const int64_t row = options_.written == Order::rows ? shape_.out_channels * shape_.out_width() : shape_.out_width();
-        return image * shape_.out_channels * shape_.out_plane() + y * row + x;
+        return image * shape_.out_channels * shape_.out_plane() + y * row_stride() + x;
     }
 
     void expect_tile(const Tile& tile) {
@@ -130,8 +136,7 @@ class PlanReader {
 
     void expect_pixel(const Pattern& pattern, int64_t source, int64_t tap, int64_t pixel, int64_t lane, int64_t found) {
         const int64_t example = shape_.out_channels * shape_.out_plane(), image = pixel / example;
-        const int64_t row = options_.written == Order::rows ? shape_.out_channels * shape_.out_width() : shape_.out_width();
-        const int64_t y = pixel % example / row, x = pixel % example % row;
+        const int64_t y = pixel % example / row_stride(), x = pixel % example % row_stride();
         const int64_t in_y = y * shape_.stride_height + tap / shape_.kernel_width * shape_.dilation_height - shape_.top;
         const int64_t in_x = x * shape_.stride_width + tap % shape_.kernel_width * shape_.dilation_width - shape_.left;
         const bool inside = in_y >= 0 && in_y < shape_.height && in_x >= 0 && in_x < shape_.width;
@@ -143,7 +148,8 @@ class PlanReader {
             if (inside) EXPECT(found == image * planes.image_stride + in_y * planes.pitch + in_x);
             return;
         }
-        const int64_t column = in_x + shape_.left, plane = planes.plane_of_remainder[size_t(column % shape_.stride_width)];
+        const int64_t column = in_x + shape_.left;
+        const int64_t plane = planes.plane_of_remainder[size_t(column % shape_.stride_width)];
         EXPECT(plane >= 0);
         EXPECT(found == image * planes.image_stride + (plane * planes.rows + in_y + shape_.top) * planes.pitch +
                             column / shape_.stride_width);

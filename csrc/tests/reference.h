@@ -10,9 +10,9 @@
 
 namespace signwise_test {
 
-// A batch of images (or vectors, with rank 1) in planes. All numbers are multiples of `grain` and at most `bound` in size:
-// as long as bound / grain stays below 2^24, float32 is exact in every order of summation. `slack` is how far a number
-// computed in float32 may be off otherwise.
+// A batch of images (or vectors, with rank 1) in planes. All numbers are multiples of `grain` and at most `bound` in
+// size: as long as bound / grain stays below 2^24, float32 is exact in every order of summation. `slack` is how far a
+// number computed in float32 may be off otherwise.
 struct Reference {
     int rank;
     int64_t batch, channels, height, width;

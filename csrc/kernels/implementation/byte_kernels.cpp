@@ -1,5 +1,5 @@
-// The byte kernels for CPUs with AVX-512, VNNI and VBMI. Like kernels.cpp, everything but the one function at the end has
-// internal linkage.
+// The byte kernels for CPUs with AVX-512, VNNI and VBMI. As in kernels.cpp, everything has internal linkage except the
+// function at the end.
 
 #include "kernels/implementation/byte_finish.h"
 #include "kernels/implementation/byte_sums.h"

@@ -1,5 +1,6 @@
-// Sums of bytes with the AVX-512 instruction that multiplies 64 pairs of bytes and adds up four products per lane (VNNI).
-// With weights of +-1 that is four additions per lane, two instructions per cycle: for 8-bit inputs no table is faster.
+// Sums of bytes with the AVX-512 instruction (VNNI) that multiplies 64 pairs of bytes and adds up four products per
+// lane. With weights of +-1 that is four additions per lane, two instructions per cycle: for 8-bit inputs no table is
+// faster.
 //
 // Weights stay packed until they are in a register, where one instruction (VBMI) looks up six bits of every byte in a
 // table of 64 numbers. Some CPUs do that in parallel with the products, so that it takes no extra time.
@@ -104,7 +105,9 @@ inline void add_products(const uint8_t* points, int64_t stride, int64_t inputs, 
         SIGNWISE_UNROLL for (int r = 0; r < Points / 4; ++r) at[r] += 4 * planes;
     }
     SIGNWISE_UNROLL for (int p = 0; p < Points; ++p) {
-        SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) store<int32_t, kByteVector>(to + (p * Vectors + v) * kByteFilters, sum[v][p]);
+        SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
+            store<int32_t, kByteVector>(to + (p * Vectors + v) * kByteFilters, sum[v][p]);
+        }
     }
 }
 
@@ -128,7 +131,9 @@ void real_sums(const float* pixels, int64_t step, const int32_t* offsets, int64_
         }
     }
     SIGNWISE_UNROLL for (int p = 0; p < 4; ++p) {
-        SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) store<float, kByteVector>(to + (p * Vectors + v) * kByteFilters, sum[v][p]);
+        SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
+            store<float, kByteVector>(to + (p * Vectors + v) * kByteFilters, sum[v][p]);
+        }
     }
 }
 

@@ -35,8 +35,8 @@ inline Vector<int32_t, Bytes> load_bytes(const void* from) {
     return wide;
 }
 
-// a > b ? a : b and a < b ? a : b: where either side is a NaN, the second operand is the result. (Pooling needs the other
-// rule: maximum_or_nan in vector.h.)
+// a > b ? a : b and a < b ? a : b: where either side is a NaN, the second operand is the result. (Pooling needs the
+// other rule: maximum_or_nan in vector.h.)
 template <int Bytes>
 inline Vector<float, Bytes> larger(Vector<float, Bytes> a, Vector<float, Bytes> b) {
 #if defined(__AVX512F__)

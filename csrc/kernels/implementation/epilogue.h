@@ -36,8 +36,8 @@ inline void quantize_vector(Vector<float, Bytes> y, float highest, Q* to) {
     store_bytes<Q, Bytes>((Bits)(y + magic) - (Bits)magic, to);
 }
 
-// What happens to the sums of one filter, in units of the output: y = scale * sum + bias + residual_scale * residual, then
-// ReLU and rounding. R is None where there is no residual.
+// What happens to the sums of one filter, in units of the output: y = scale * sum + bias + residual_scale * residual,
+// then ReLU and rounding. R is None where there is no residual.
 struct None {};
 
 template <class R, class Q>

@@ -1,6 +1,6 @@
-// Compiled once per instruction set. SIGNWISE_KERNELS names the set and the function defined here, SIGNWISE_BYTES is the
-// width of a vector and SIGNWISE_REGISTERS the number of vector registers. Everything else has internal linkage: no code
-// built for one CPU may be linked into the rest.
+// Compiled once per instruction set. SIGNWISE_KERNELS names the set and the function defined here, SIGNWISE_BYTES is
+// the width of a vector and SIGNWISE_REGISTERS the number of vector registers. Everything else has internal linkage: no
+// code built for one CPU may be linked into the rest.
 
 #include "kernels/kernels.h"
 

@@ -29,8 +29,8 @@ struct Centre {
     }
 };
 
-// Even elements to one place and odd elements to another. Written out, because a compiler does not load a whole vector if
-// it needs every second element only.
+// Even elements to one place and odd elements to another. Written out, because a compiler does not load a whole vector
+// if it needs every second element only.
 template <class From, class To, class Convert>
 inline void split_pairs(const From* from, int64_t count, To* even, To* odd, Convert convert) {
     int64_t i = 0;
@@ -89,11 +89,12 @@ void pad_rows(const Padding& padding, const From* from, To* to, To beyond, Conve
     const bool both = padding.stride == 2 && padding.planes[0] >= 0 && padding.planes[1] >= 0 &&
                       (padding.left + padding.width + 1) / 2 <= padding.pitch;
     for (int32_t i = 0; i < padding.plane_count; ++i) {
-        for (int64_t at = padding.first_row * padding.pitch; at < padding.end_row * padding.pitch; ++at) to[i * plane + at] = beyond;
+        const int64_t end = padding.end_row * padding.pitch;
+        for (int64_t at = padding.first_row * padding.pitch; at < end; ++at) to[i * plane + at] = beyond;
     }
     // The rows of the image that these rows of the planes come from.
     const int64_t first_y = padding.first_row > padding.top ? padding.first_row - padding.top : 0;
-    const int64_t end_y = padding.end_row - padding.top < padding.height ? padding.end_row - padding.top : padding.height;
+    const int64_t last = padding.end_row - padding.top, end_y = last < padding.height ? last : padding.height;
     from += first_y * padding.image_pitch;
     for (int64_t y = first_y; y < end_y; ++y, from += padding.image_pitch) {
         To* row = to + (y + padding.top) * padding.pitch;
@@ -114,7 +115,8 @@ void pad_rows(const Padding& padding, const From* from, To* to, To beyond, Conve
             // The first column of the image with this remainder, and its place in the plane.
             const int64_t first = ((remainder - padding.left) % padding.stride + padding.stride) % padding.stride;
             const int64_t at = (padding.left + first) / padding.stride;
-            const int64_t there = (padding.width - first + padding.stride - 1) / padding.stride, room = padding.pitch - at;
+            const int64_t there = (padding.width - first + padding.stride - 1) / padding.stride;
+            const int64_t room = padding.pitch - at;
             const int64_t count = there < room ? there : room;
             To* sorted = row + padding.planes[remainder] * plane + at;
             for (int64_t i = 0; i < count; ++i) sorted[i] = convert(from[first + i * padding.stride]);

@@ -63,7 +63,8 @@ inline void store_sums(const Vector<T, Bytes> (&sum)[Filters][Vectors], T* to) {
 }
 
 template <class T, int Bytes, int Filters, int Vectors, bool Adjacent>
-inline void lookup_filters(const uint64_t* words, int half, const Pairs& pairs, const char* tables, T* sums, bool first) {
+inline void lookup_filters(const uint64_t* words, int half, const Pairs& pairs, const char* tables, T* sums,
+                           bool first) {
     Vector<T, Bytes> sum[Filters][Vectors];
     load_sums<T, Bytes, Filters, Vectors>(sum, sums, first);
     const uint32_t* offsets = pairs.offsets;

@@ -86,7 +86,8 @@ void lookup_matvec(const uint32_t* words, int64_t word_count, int64_t vectors, c
     constexpr int at_once = 4;
     int64_t vector = 0;
     for (; vector + at_once <= vectors; vector += at_once) {
-        lookup_vectors<at_once>(words + vector * word_count * kMatvecLanes, word_count, tables, sums + vector * kMatvecLanes);
+        lookup_vectors<at_once>(words + vector * word_count * kMatvecLanes, word_count, tables,
+                                sums + vector * kMatvecLanes);
     }
     for (; vector < vectors; ++vector) {
         lookup_vectors<1>(words + vector * word_count * kMatvecLanes, word_count, tables, sums + vector * kMatvecLanes);

@@ -1,5 +1,5 @@
-// Pooling. Over planes, a window takes its rows together first and then its columns, for all rows at once; over pixels, it
-// walks over its pixels for a vector of channels.
+// Pooling. In planes, the rows of every window are combined first, then its columns, for all rows at once. In pixel
+// order, a window walks over its pixels with a vector of channels.
 
 #pragma once
 
@@ -46,7 +46,8 @@ void pool_channel(const Window& window, const float* image, float* scratch, floa
             split_pairs(rows, count, sorted, sorted + short_count, Copy{});
         } else {
             for (int64_t remainder = 0; remainder < stride; ++remainder) {
-                for (int64_t i = 0; i < short_count; ++i) sorted[remainder * short_count + i] = rows[i * stride + remainder];
+                float* column = sorted + remainder * short_count;
+                for (int64_t i = 0; i < short_count; ++i) column[i] = rows[i * stride + remainder];
             }
         }
         columns = sorted;
@@ -209,8 +210,8 @@ void pool_bytes(const Window& window, int64_t row, const void* image, bool is_si
     }
 }
 
-void pool_pixels(const Window& window, int64_t row, const void* image, Type type, const float* factors, int64_t channels,
-                 float* to) {
+void pool_pixels(const Window& window, int64_t row, const void* image, Type type, const float* factors,
+                 int64_t channels, float* to) {
     const auto pool_as = [&](const auto* from) {
         window.maximum ? pool_row<true>(window, row, from, factors, channels, to)
                        : pool_row<false>(window, row, from, factors, channels, to);
