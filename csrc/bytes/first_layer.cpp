@@ -85,11 +85,11 @@ void FirstLayer::run(int64_t images, const Tensor& input, const Epilogue& epilog
             each_vector_range(0, vectors_.per_group(), kKernelPixels, [&](const VectorRange& vectors) {
                 const float* weights = weights_.data() + vectors.first * terms * kByteFilters;
                 for (int64_t i = 0; i < pixels; i += kKernelPixels) {
-                    kernels_->bytes->real_sums[vectors.log](row + (column + i) * step, step, offsets_.data(), terms, weights,
-                                                            sums + i * vectors.count * kByteFilters);
+                    kernels_->bytes->real_sums[vectors.log](row + (column + i) * step, step, offsets_.data(), terms,
+                                                            weights, sums + i * vectors.count * kByteFilters);
                 }
-                kernels_->bytes->finish_real(epilogue, 1.0f, sums, vectors_.range(0, vectors.first, vectors.count), places,
-                                             pixels);
+                kernels_->bytes->finish_real(epilogue, 1.0f, sums, vectors_.range(0, vectors.first, vectors.count),
+                                             places, pixels);
             });
         }
     });

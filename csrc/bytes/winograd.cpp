@@ -21,9 +21,9 @@ bool is_difference(int64_t stride, int64_t sum) { return stride == 1 ? sum != 1 
 }  // namespace
 
 bool WinogradLayer::suits(const ConvolutionShape& shape, const Tensor& input, const Kernels& kernels) {
-    return kernels.bytes != nullptr && input.type == Type::uint6 && shape.kernel_height == 3 && shape.kernel_width == 3 &&
-           shape.stride_height == shape.stride_width && shape.stride_width <= 2 && shape.dilation_height == 1 &&
-           shape.dilation_width == 1 && fills(shape.out_height(), 2) && fills(shape.out_width(), 2) &&
+    return kernels.bytes != nullptr && input.type == Type::uint6 && shape.kernel_height == 3 &&
+           shape.kernel_width == 3 && shape.stride_height == shape.stride_width && shape.stride_width <= 2 &&
+           shape.dilation_height == 1 && shape.dilation_width == 1 && fills(shape.out_height(), 2) && fills(shape.out_width(), 2) &&
            fills(shape.group_filters(), kByteFilters) && fills(shape.group_channels(), kByteInputs);
 }
 

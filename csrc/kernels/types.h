@@ -6,7 +6,7 @@
 
 namespace signwise {
 
-// Numbers as tensors store them; the values are those of signwise.h. An 8-bit number q stands for scale * q.
+// How tensors store numbers, numbered as in signwise.h. An 8-bit number q stands for scale * q.
 enum class Type : int32_t { float32 = 0, uint8 = 1, int8 = 2, uint6 = 3 };
 
 // Helpers in these headers have internal linkage: each instruction set compiles its own copy.

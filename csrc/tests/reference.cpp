@@ -49,7 +49,8 @@ Reference layer(const signwise_operation& described, const Reference& input, con
     const int64_t taps = op.kernel[0] * op.kernel[1], weights = group_channels * taps;
     double largest_scale = 1, largest_bias = 0;
     for (int64_t filter = 0; filter < op.out_channels; ++filter) {
-        const double scale = op.scale != nullptr ? op.scale[filter] : 1, bias = op.bias != nullptr ? op.bias[filter] : 0;
+        const double scale = op.scale != nullptr ? op.scale[filter] : 1;
+        const double bias = op.bias != nullptr ? op.bias[filter] : 0;
         largest_scale = std::max(largest_scale, std::abs(scale));
         largest_bias = std::max(largest_bias, std::abs(bias));
         for (int64_t image = 0; image < input.batch; ++image) {
@@ -148,7 +149,9 @@ Reference global_pool(const Reference& input) {
     Reference output = empty_like(input, input.channels, 1, 1);
     output.rank = 1;
     const int64_t plane = input.height * input.width;
-    for (int64_t i = 0; i < input.count(); ++i) output.values[size_t(i / plane)] += input.values[size_t(i)] / double(plane);
+    for (int64_t i = 0; i < input.count(); ++i) {
+        output.values[size_t(i / plane)] += input.values[size_t(i)] / double(plane);
+    }
     output.slack += 1e-6 * input.bound;
     return output;
 }
@@ -199,7 +202,8 @@ Reference softmax(const Reference& input) {
 Reference stored(Reference output, const signwise_operation& described) {
     output.type = described.out_type;
     output.scale = described.out_type == SIGNWISE_FLOAT32 ? 1 : described.out_scale;
-    if (output.type == SIGNWISE_FLOAT32 || output.slack > 0) return output;  // inexact numbers are rounded by the comparison
+    // Inexact numbers are rounded by the comparison.
+    if (output.type == SIGNWISE_FLOAT32 || output.slack > 0) return output;
     for (double& value : output.values) value = rounded(value, output.type, output.scale);
     output.bound = 255 * double(output.scale);
     output.grain = output.scale;

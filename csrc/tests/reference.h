@@ -39,13 +39,14 @@ double lowest_of(int32_t type);
 double rounded(double x, int32_t type, float scale);
 
 // Each returns the output before it is rounded to the operation's type. `described` has weights, scale, bias and sizes.
-Reference layer(const signwise_operation& described, const Reference& input, const Reference* residual);  // conv, dense
+// `layer` is conv and dense, `join` is pad_channels and concat.
+Reference layer(const signwise_operation& described, const Reference& input, const Reference* residual);
 Reference affine(const signwise_operation& described, const Reference& input);
 Reference relu(const Reference& input);
 Reference add(const signwise_operation& described, const Reference& left, const Reference& right);
 Reference pool(const signwise_operation& described, const Reference& input);
 Reference global_pool(const Reference& input);
-Reference join(const signwise_operation& described, const std::vector<const Reference*>& inputs);  // pad_channels, concat
+Reference join(const signwise_operation& described, const std::vector<const Reference*>& inputs);
 Reference flatten(const Reference& input);
 Reference softmax(const Reference& input);
 

@@ -11,7 +11,9 @@ namespace signwise_test {
 extern std::mt19937_64 generator;
 extern int failures;
 
-inline int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(generator); }
+inline int64_t number(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(generator);
+}
 inline bool one_in(int64_t n) { return number(1, n) == 1; }
 
 // Records a failure, with a message in the style of printf.
