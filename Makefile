@@ -43,26 +43,26 @@ render: setup
 package: setup
 	.ci/check_wheel
 
-# The kernels without Python, as they are and with sanitizers.
+# The native tests without Python: a release build with warnings as errors, then with sanitizers.
 test-native:
 	cmake -S . -B build/release -DSIGNWISE_TESTS=ON -DSIGNWISE_WARNINGS_AS_ERRORS=ON
-	cmake --build build/release --parallel
+	cmake --build build/release --parallel 2 --target kernel_test
 	build/release/kernel_test
 	cmake -S . -B build/sanitize -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE=ON
-	cmake --build build/sanitize --parallel
-	build/sanitize/kernel_test
+	cmake --build build/sanitize --parallel 2 --target kernel_test
+	build/sanitize/kernel_test 300
 
-# The same for 64-bit ARM in an emulator. Needs: apt-get install g++-aarch64-linux-gnu qemu-user
+# The native tests for 64-bit ARM in an emulator. Needs: apt-get install g++-aarch64-linux-gnu qemu-user
 test-aarch64:
 	cmake -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=csrc/tests/aarch64.cmake -DSIGNWISE_TESTS=ON
-	cmake --build build/aarch64 --parallel --target kernel_test
-	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/kernel_test
+	cmake --build build/aarch64 --parallel 2 --target kernel_test
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/kernel_test 300
 
-# 100,000 damaged files through the reader, and what still loads through kernels that watch every access.
+# Damaged files through the reader; those that still load run through a library with sanitizers.
 FUZZ_COUNT ?= 100000
 fuzz: setup
 	cmake -S . -B build/sanitize -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE=ON
-	cmake --build build/sanitize --parallel --target signwise
+	cmake --build build/sanitize --parallel 2 --target signwise
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 SIGNWISE_LIBRARY=build/sanitize/libsignwise.so \
 	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run

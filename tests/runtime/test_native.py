@@ -84,8 +84,8 @@ def test_an_unknown_instruction_set_is_refused_by_name(monkeypatch: pytest.Monke
         (convolution(groups=3), "multiples of groups"),
         (convolution(groups=0), "groups must be from 1"),
         (convolution(bits=2), "bits must be 1 or 32"),
-        (convolution(weight_bytes=39), "not the size"),
-        (convolution(weight=None), "not the size"),
+        (convolution(weight_bytes=39), "wrong size"),
+        (convolution(weight=None), "wrong size"),
         (convolution(out_channels=2**40), "out_channels must be from 1"),
         (convolution(scale_count=7, scale=1), "one number for each of 8 channels, got 7"),
         (operation(kind=1, bits=1, out_channels=1), "reads a vector"),
@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_refused_in_words(described: native.Operation, mess
 def test_values_that_do_not_exist_yet_are_refused() -> None:
     described = operation()
     described.inputs = (ctypes.c_int32 * 1)(1)
-    with pytest.raises(SignwiseError, match="not made before it"):
+    with pytest.raises(SignwiseError, match="no earlier operation computes"):
         program().add(described)
     with pytest.raises(SignwiseError, match="no value of the program"):
         program().finish(1)
@@ -118,11 +118,11 @@ def test_arrays_of_the_wrong_size_are_refused_before_anything_is_read() -> None:
         lowered.run(right, right.copy())
     lowered.add(operation())
     lowered.finish(1)
-    with pytest.raises(SignwiseError, match="the input has not the size"):
+    with pytest.raises(SignwiseError, match="the input has the wrong size"):
         lowered.run(wrong, right)
-    with pytest.raises(SignwiseError, match="the output has not the size"):
+    with pytest.raises(SignwiseError, match="the output has the wrong size"):
         lowered.run(right, wrong)
-    with pytest.raises(SignwiseError, match="5 numbers an operation"):
+    with pytest.raises(SignwiseError, match="5 numbers per operation"):
         lowered.profile(right, right.copy(), np.zeros((2, 5)))
 
 

@@ -66,7 +66,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "signwise_free": (None, [c_void_p]),
     "signwise_run": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
     "signwise_profile": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
-    "signwise_spin": (None, [c_int64]),
     "signwise_weight_bytes": (c_int64, [c_void_p]),
     "signwise_activation_bytes": (c_int64, [c_void_p, c_int64]),
 }
