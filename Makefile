@@ -1,64 +1,68 @@
-# Two commands do everything: `make quickstart` and `make test`. Both set up what they need.
+# Start with `make quickstart` or `make test`: each sets up what it needs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One thread a process: tests start several processes, and timings are never part of them.
+# One thread per process: the tests start several processes and never measure time.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test test-native test-aarch64 fuzz lint quickstart render package clean
+.PHONY: setup test test-fast test-native test-aarch64 fuzz lint quickstart render package clean
 
 setup: $(VENV)/.installed
 
-# The editable install builds the native library; it is made again when its sources or the requirements change.
+# The editable install builds the native library, again whenever its sources or the requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# All tests. Those that read real data run if SIGNWISE_DATA names a folder with MNIST, CIFAR-10 and CIFAR-100.
 test: setup
 	$(BIN)/python -m pytest
+
+# All tests but the slow ones, in less than two minutes.
+test-fast: setup
+	$(BIN)/python -m pytest -m "not slow"
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# A 1-bit and a 32-bit network, trained, packed, run and compared; everything goes to quickstart-out.
+# Train a 1-bit and a 32-bit model, pack, run and compare them; all output goes to quickstart-out.
 quickstart: setup
 	$(BIN)/signwise quickstart --out quickstart-out
 
-# All tables, figures and numbers in README and docs, anew from the records in results/.
+# Renders all tables, figures and numbers in README and docs from the records in results/.
 render: setup
-	$(BIN)/signwise reproduce all --budget cpu --no-train
-	$(BIN)/python benchmarks/render.py
-	$(BIN)/python benchmarks/speed_page.py
+	$(BIN)/signwise reproduce all --budget cpu --no-train --records results --out results/rendered
+	$(BIN)/python -m tools.render_docs
 
-# An sdist and a wheel, tried in an empty environment.
+# Build an sdist and a wheel, and try the wheel in an empty environment.
 package: setup
 	.ci/check_wheel
 
-# The kernels without Python, as they are and with sanitizers.
+# The native tests without Python: a release build with warnings as errors, then with sanitizers.
 test-native:
 	cmake -S . -B build/release -DSIGNWISE_TESTS=ON -DSIGNWISE_WARNINGS_AS_ERRORS=ON
-	cmake --build build/release --parallel
+	cmake --build build/release --parallel 2 --target kernel_test
 	build/release/kernel_test
 	cmake -S . -B build/sanitize -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE=ON
-	cmake --build build/sanitize --parallel
-	build/sanitize/kernel_test
+	cmake --build build/sanitize --parallel 2 --target kernel_test
+	build/sanitize/kernel_test 300
 
-# The same for 64-bit ARM in an emulator. Needs: apt-get install g++-aarch64-linux-gnu qemu-user
+# The native tests for 64-bit ARM in an emulator. Needs: apt-get install g++-aarch64-linux-gnu qemu-user
 test-aarch64:
 	cmake -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=csrc/tests/aarch64.cmake -DSIGNWISE_TESTS=ON
-	cmake --build build/aarch64 --parallel --target kernel_test
-	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/kernel_test
+	cmake --build build/aarch64 --parallel 2 --target kernel_test
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/kernel_test 300
 
-# 100,000 damaged files through the reader, and what still loads through kernels that watch every access.
+# Damaged files through the reader; those that still load run through a library with sanitizers.
 FUZZ_COUNT ?= 100000
 fuzz: setup
 	cmake -S . -B build/sanitize -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE=ON
-	cmake --build build/sanitize --parallel --target signwise
+	cmake --build build/sanitize --parallel 2 --target signwise
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 SIGNWISE_LIBRARY=build/sanitize/libsignwise.so \
 	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run

@@ -1,8 +1,8 @@
-"""What 8-bit activations cost in accuracy: trained runs with float32, eight bits, and six where that is faster.
+"""What 8-bit activations cost in accuracy: trained runs in float32, in eight bits, and in six where that is faster.
 
-    python benchmarks/activations.py RUN...    # a minute a run; writes results/activations.json
+    python benchmarks/activations.py RUN...    # a minute per run; writes results/activations.json
 
-Scales are chosen on 128 training images, and errors are those on the whole test set.
+Scales come from 128 training images; errors are measured on the whole test set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 
 from signwise import datasets
 from signwise.compiler import compile as compile_model
-from signwise.program.evaluate import error_rate
 from signwise.provenance import write_record
 from signwise.training.run_folder import load_run
 
@@ -29,12 +28,13 @@ def measure(folder: Path, data_folder: Path | None) -> dict[str, Any]:
     data = datasets.load(recipe.dataset, data_folder)
     calibrate = data.train_images[:: len(data.train_images) // CALIBRATED_ON][:CALIBRATED_ON]
     example = torch.zeros(1, *trained.config["network"]["input_shape"])
+    program = compile_model(model, example)
     programs = {
-        "float32": compile_model(model, example),
-        "eight_bits": compile_model(model, example, "int8", calibrate=calibrate, narrow=False),
-        "six_bits": compile_model(model, example, "int8", calibrate=calibrate),
+        "float32": program,
+        "eight_bits": program.quantize(calibrate, six_bit_inputs=False),
+        "six_bits": program.quantize(calibrate),
     }
-    errors = {name: 100 * error_rate(program, data.test_images, data.test_labels) for name, program in programs.items()}
+    errors = {name: 100 * program.error(data.test_images, data.test_labels) for name, program in programs.items()}
     about = {"recipe": recipe.name, "epochs": recipe.epochs, "t_alpha": recipe.t_alpha, "seed": recipe.seed}
     return {**about, "examples": len(data.test_images), "errors": errors}
 

@@ -1,13 +1,14 @@
-"""What binary weights bring: time, memory and bytes beside PyTorch, ONNX Runtime, OpenVINO and MNN.
+"""Time, memory and bytes of packed networks beside PyTorch, ONNX Runtime, OpenVINO and MNN.
 
     python benchmarks/inference.py                          # 15 minutes; writes results/inference/PROCESSOR.json
     python benchmarks/inference.py --networks resnet18      # one network
 
 Every network is measured in a process of its own: batch 1 and 16, one thread and two, float32 and int8, all engines in
-turn. On x86-64 Linux with AVX-512 the same is done once more for ResNet-18 with all that goes beyond AVX2 hidden from
-every engine, our own included: that is the processor that most people have. Not every machine can hide it.
+turn. On x86-64 Linux with AVX-512, ResNet-18 is measured once more with everything beyond AVX2 hidden from every
+engine, ours included: that is the processor most people have. Not every machine can hide it.
 
-The networks have random weights; the other engines get them with float32 weights and batch norm folded.
+The networks have random weights, because speed, memory and size do not depend on them. The other engines get them with
+float32 weights and batch norm folded.
 """
 
 from __future__ import annotations
@@ -16,28 +17,118 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from signwise.bench import ENGINES
+import numpy as np
+import torch
+from torch import nn
+
+from signwise import compiler, models
+from signwise.bench.engines import ENGINES
 from signwise.bench.measure import Plan, compare
-from signwise.bench.records import record_path
+from signwise.bench.network import Network, random_input
 from signwise.bench.report import as_data, table
-from signwise.bench.untrained import Untrained, dense, untrained
+from signwise.convert import binarize_, first_and_last, last
 from signwise.provenance import processor, write_record
+from signwise.schedule import BinarizationSchedule
 
 NETWORKS = ("lenet5", "vgg_small", "resnet18", "wrn28_10", "dense4096")
-# Time for each batch size and number of threads; large networks take longer by themselves.
+# Seconds per batch size and number of threads; large networks take longer anyway.
 SECONDS = {"lenet5": 4.0, "vgg_small": 24.0, "resnet18": 45.0, "wrn28_10": 40.0, "dense4096": 4.0}
 HIDE = Path(__file__).with_name("hide_avx512.c")
+INPUT_SHAPES = {"lenet5": (1, 28, 28)}
+_CIFAR_SHAPE = (3, 32, 32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Untrained:
+    """A network with random weights, and what its PyTorch model says about it.
+
+    Args:
+        network: the compiled forms.
+        state_dict_bytes: the size of the float32 model's ``state_dict``.
+        difference: the largest difference between the outputs of the packed file and of the PyTorch model with weights
+            sign(φ), relative to the largest output.
+    """
+
+    network: Network
+    state_dict_bytes: int
+    difference: float
+
+
+def untrained(name: str) -> Untrained:
+    """One of the paper's networks with random binary weights and batch-norm statistics to match; takes raw pixels."""
+    torch.manual_seed(0)
+    shape = INPUT_SHAPES.get(name, _CIFAR_SHAPE)
+    bare = models.MODELS[name]()
+    state_dict_bytes = _float_bytes(bare)
+    binarize_(bare, skip=last if name == "lenet5" else first_and_last)
+    model = nn.Sequential(models.Standardize([0.5] * shape[0], [0.25] * shape[0]), bare)
+    _fit_statistics(model, shape)
+    return _compiled(model, shape, state_dict_bytes)
+
+
+def dense(size: int) -> Untrained:
+    """One binary dense layer with ``size`` inputs and outputs."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(size, size, bias=False))
+    state_dict_bytes = _float_bytes(model)
+    binarize_(model, skip=())
+    return _compiled(model.eval(), (size,), state_dict_bytes)
+
+
+def _float_bytes(model: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in model.state_dict().values() if tensor.is_floating_point())
+
+
+def _fit_statistics(model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Set the batch-norm statistics to those of one batch through the model with binary weights."""
+    BinarizationSchedule(total_steps=1).apply_(model, 1)
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.normal_(module.bias, std=0.1)
+            module.momentum = 1.0
+    with torch.no_grad():
+        model.train()(torch.randint(0, 256, (8, *shape)).float())
+    model.eval()
+
+
+def _compiled(model: nn.Module, shape: tuple[int, ...], state_dict_bytes: int) -> Untrained:
+    zeros = torch.zeros(1, *shape)
+    program = compiler.compile(model, zeros)
+    examples = random_input(program, 4)
+    network = Network(float32=program, int8=program.quantize(examples), examples=examples)
+    with torch.inference_mode():
+        expected = model(torch.from_numpy(examples)).numpy()
+    difference = float(np.abs(program(examples) - expected).max() / np.abs(expected).max())
+    return Untrained(network=network, state_dict_bytes=state_dict_bytes, difference=difference)
+
+
+def record_path(results: Path, processor: str) -> Path:
+    """The file for a processor.
+
+    Args:
+        results: the folder of all records.
+        processor: its name, as the system reports it.
+
+    Example:
+        >>> record_path(Path("results"), "Intel(R) Xeon(R) Processor").as_posix()
+        'results/inference/intel-xeon-processor.json'
+    """
+    words = re.findall("[a-z0-9]+", re.sub(r"\((r|tm)\)", " ", processor.lower()))
+    return results / "inference" / f"{'-'.join(words)}.json"
 
 
 def measure(name: str, engines: Sequence[str], threads: Sequence[int]) -> dict[str, Any]:
-    """Everything about one network, in this process."""
+    """Measure one network in this process."""
     built: Untrained = dense(4096) if name == "dense4096" else untrained(name)
     chosen = [ENGINES[engine] for engine in engines if not ENGINES[engine].missing()]
     batches = (1,) if name == "dense4096" else (1, 16)
@@ -51,7 +142,7 @@ def measure(name: str, engines: Sequence[str], threads: Sequence[int]) -> dict[s
 
 
 def measure_apart(name: str, words: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
-    """The same in a process of its own, with more in its environment."""
+    """Measure one network in a process of its own, with extra environment variables."""
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder, "part.json")
         command = [sys.executable, __file__, "--only", name, "--out", str(part), *words]
@@ -61,7 +152,7 @@ def measure_apart(name: str, words: Sequence[str], environment: dict[str, str]) 
 
 
 def hide_avx512(folder: Path) -> dict[str, str] | None:
-    """The environment in which every engine sees a processor that ends at AVX2, where there is more to hide."""
+    """The environment in which every engine sees a processor with AVX2 only, or ``None`` if nothing can be hidden."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return None
     if "avx512f" not in Path("/proc/cpuinfo").read_text():
@@ -72,7 +163,7 @@ def hide_avx512(folder: Path) -> dict[str, str] | None:
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(HIDE), "-o", str(library)], check=True)
         subprocess.run([sys.executable, "-c", ""], check=True, env=os.environ | environment)
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"AVX-512 cannot be hidden here, so that part is left out: {error}", file=sys.stderr)
+        print(f"AVX-512 cannot be hidden here; skipping that part: {error}", file=sys.stderr)
         return None
     return environment
 
@@ -91,7 +182,7 @@ def ratio(above: float | None, below: float | None) -> float | None:
 
 
 def figures(networks: dict[str, dict[str, Any]]) -> dict[str, float | None]:
-    """The few numbers that sum it up."""
+    """The few numbers that summarize a record."""
     found: dict[str, float | None] = {}
     for name, measured in networks.items():
         packed = next(row for row in measured["rows"] if row["engine"] == "signwise")
@@ -119,7 +210,7 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, help="where the record goes (a file for this processor in results/inference)"
     )
-    parser.add_argument("--no-avx2", action="store_true", help="leave out the part with AVX-512 hidden")
+    parser.add_argument("--no-avx2", action="store_true", help="skip the part with AVX-512 hidden")
     parser.add_argument("--only", choices=NETWORKS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     engines = arguments.engines or [name for name in ENGINES if name != "numpy"]

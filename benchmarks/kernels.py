@@ -2,21 +2,26 @@
 
     python benchmarks/kernels.py               # about a minute; writes results/kernels.json
 
-A look-up of five weights is one vector load, and a core loads two vectors a cycle: that is the limit. For 8 bits on
-CPUs with VNNI it is two instructions a cycle that add up 64 products of bytes each; 16 products stand for 36, or 25
-with a stride of 2 (csrc/winograd.h). AMD's Zen 4 has units of 32 bytes: of vectors of 64 bytes it does one a cycle.
+A look-up of five weights is one vector load, and a core loads two vectors per cycle: that is the limit. For 8 bits on
+CPUs with VNNI it is two instructions per cycle, each adding up 64 products of bytes; 16 products replace 36, or 25 with
+a stride of 2 (csrc/bytes/winograd.h). AMD's Zen 4 has 32-byte units and handles one 64-byte vector per cycle.
 
 Each layer is timed on its own, best of many; the shares of its phases come from separate runs with a stop-watch, which
-slows them a little. The clock is measured before and after each layer, since it depends on the load of the machine.
+slows them a little. The clock is measured before and after each layer, because it depends on the load of the machine:
+a C compiler builds clock.c for that.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +34,13 @@ from signwise.runtime import native
 from signwise.runtime.session import Session
 
 VECTOR_BYTES = {"avx512vnni": 64, "avx512": 64, "avx2": 32, "neon": 16, "portable": 16}
-WEIGHTS_A_LOOKUP = 5
+WEIGHTS_PER_LOOKUP = 5
 PHASES = ("prepare", "build", "sums", "finish")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A 3x3 convolution with padding 1; ``count`` of them are in the network."""
+    """A 3x3 convolution with padding 1; the network has ``count`` of them."""
 
     channels: int
     filters: int
@@ -61,7 +66,7 @@ LAYERS = (
 
 
 def program(layer: Layer, *, eight_bits: bool) -> Program:
-    """The layer in the middle of a network that gives it what it would get, rectified, and takes what it makes."""
+    """The layer in the middle of a program: its input is rectified, as in a network, and its output is consumed."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 256, (layer.filters, layer.channels * 9 // 8)).astype(np.uint8)
     kept = ops.Quantized(type="uint6", scale=2.0**-4) if eight_bits else None
@@ -82,7 +87,7 @@ def program(layer: Layer, *, eight_bits: bool) -> Program:
 
 
 def best(run: Callable[[], object], seconds: float) -> float:
-    """The shortest time of a call within so many seconds."""
+    """The shortest time of a call, of all that fit into ``seconds``."""
     shortest, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         begin = time.perf_counter()
@@ -91,14 +96,26 @@ def best(run: Callable[[], object], seconds: float) -> float:
     return shortest
 
 
-def clock(library: Any) -> float:
-    """Cycles a second of this core, now."""
-    cycles = 200_000
-    return cycles / best(lambda: library.signwise_spin(cycles), 0.2)
+@cache
+def spin() -> Callable[[int], None]:
+    """A function that takes as many cycles as its argument says."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder) / "clock.so"
+        source = Path(__file__).with_name("clock.c")
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", built, source], check=True)
+        function = ctypes.CDLL(str(built)).spin
+    function.argtypes, function.restype = [ctypes.c_int64], None
+    return function
 
 
-def vectors_a_cycle(isa: str) -> int:
-    """Loads, or sums of products, that a core can begin in a cycle."""
+def clock() -> float:
+    """Cycles per second of this core, now."""
+    run, cycles = spin(), 200_000
+    return cycles / best(lambda: run(cycles), 0.2)
+
+
+def vectors_per_cycle(isa: str) -> int:
+    """Loads, or sums of products, that a core can start per cycle."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text(encoding="utf-8").splitlines() if about.exists() else []
     zen4 = {"vendor_id\t: AuthenticAMD", "cpu family\t: 25"} <= set(lines)
@@ -107,30 +124,28 @@ def vectors_a_cycle(isa: str) -> int:
 
 def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict[str, Any]:
     """One row of the record."""
-    library = native.library()
-    assert library is not None
     model = Session(program(layer, eight_bits=eight_bits), threads=1)
     lowered = model.native
     assert lowered is not None
     images = np.random.default_rng(1).standard_normal((1, *model.program.input_shape)).astype(np.float32)
-    answers = np.empty((1, *model.program.output_shape), np.float32)
+    outputs = np.empty((1, *model.program.output_shape), np.float32)
 
-    hertz = clock(library)
+    hertz = clock()
     profile = np.full((3, 5), np.inf)  # (operations, phases and the total)
     end = time.perf_counter() + seconds / 2
     while time.perf_counter() < end:
         once = np.zeros((3, 5))
-        lowered.profile(images, answers, once)
+        lowered.profile(images, outputs, once)
         profile = np.where(once[:, 4:] < profile[:, 4:], once, profile)
-    whole = best(lambda: lowered.run(images, answers), seconds / 2)
+    whole = best(lambda: lowered.run(images, outputs), seconds / 2)
     shortest = min(whole - profile[0, 4] - profile[2, 4], profile[1, 4])
-    hertz = max(hertz, clock(library))
+    hertz = max(hertz, clock())
     if eight_bits and isa == "avx512vnni":
-        additions_an_instruction = VECTOR_BYTES[isa] * 36 / (16 if layer.stride == 1 else 25)
+        additions_per_instruction = VECTOR_BYTES[isa] * 36 / (16 if layer.stride == 1 else 25)
     else:
-        additions_an_instruction = WEIGHTS_A_LOOKUP * VECTOR_BYTES[isa] / (2 if eight_bits else 4)
-    vectors = vectors_a_cycle(isa)
-    limit = vectors * additions_an_instruction * hertz
+        additions_per_instruction = WEIGHTS_PER_LOOKUP * VECTOR_BYTES[isa] / (2 if eight_bits else 4)
+    vectors = vectors_per_cycle(isa)
+    limit = vectors * additions_per_instruction * hertz
     phases = profile[1, :4]
     return {
         "isa": isa,
@@ -162,7 +177,7 @@ def show(row: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/kernels.json"))
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each layer")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per layer")
     arguments = parser.parse_args()
     rows = []
     for isa in native.available_isas():

@@ -2,19 +2,17 @@
 
     python benchmarks/overhead.py              # a few minutes; writes results/overhead.json
 
-Two figures, each the best and the median of alternating repetitions in one process:
+Two measurements, each the best and the median of runs in turn in one process:
 
-1. ResNet-18: the transform, forward and backward over all its binary layers, divided by a float32 training step at
-   batch 128.
-2. LeNet5: a whole binary training step at batch 100 against the float32 step of the same network.
+1. ResNet-18: the transform, forward and backward over all binary layers, divided by a float32 training step at batch
+   128.
+2. LeNet5: a whole binary training step at batch 100, against the float32 step of the same network.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -22,20 +20,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import signwise as sw
+from signwise.bench.timing import alternate
 from signwise.provenance import write_record
-
-
-def seconds(actions: Sequence[Callable[[], None]], repetitions: int) -> list[tuple[float, float]]:
-    """Best and median time of each action, alternating between them so that a slow moment hits all alike."""
-    times: list[list[float]] = [[] for _ in actions]
-    for action in actions:
-        action()
-    for _ in range(repetitions):
-        for action, measured in zip(actions, times, strict=True):
-            start = time.perf_counter()
-            action()
-            measured.append(time.perf_counter() - start)
-    return [(min(measured), statistics.median(measured)) for measured in times]
 
 
 def training_step(model: nn.Module, shape: tuple[int, ...]) -> Callable[[], None]:
@@ -73,26 +59,31 @@ def main() -> None:
     float_step = training_step(resnet, (128, 3, 32, 32))
     binary_resnet = sw.models.resnet18()
     sw.binarize_(binary_resnet)
-    (step_best, step_median), (share_best, share_median) = seconds([float_step, transforms(binary_resnet)], 3)
+    resnet_times = alternate({"step": float_step, "transform": transforms(binary_resnet)}, seconds=0, least_rounds=3)
+    step, transform = resnet_times["step"], resnet_times["transform"]
 
     binary_lenet = sw.models.lenet5()
     sw.binarize_(binary_lenet, skip=sw.last)
-    steps = [training_step(model, (100, 1, 28, 28)) for model in (sw.models.lenet5(), binary_lenet)]
-    (plain_best, plain_median), (binary_best, binary_median) = seconds(steps, 60)
+    steps = {
+        name: training_step(model, (100, 1, 28, 28))
+        for name, model in (("float", sw.models.lenet5()), ("binary", binary_lenet))
+    }
+    lenet_times = alternate(steps, seconds=0, least_rounds=60)
+    plain, binary = lenet_times["float"], lenet_times["binary"]
 
     record = {
         "threads": arguments.threads,
         "resnet18": {
-            "step_seconds": {"best": step_best, "median": step_median},
-            "transform_seconds": {"best": share_best, "median": share_median},
-            "share_percent": {"best": 100 * share_best / step_best, "median": 100 * share_median / step_median},
+            "step_seconds": {"best": step.best, "median": step.median},
+            "transform_seconds": {"best": transform.best, "median": transform.median},
+            "share_percent": {"best": 100 * transform.best / step.best, "median": 100 * transform.median / step.median},
         },
         "lenet5": {
-            "float_step_seconds": {"best": plain_best, "median": plain_median},
-            "binary_step_seconds": {"best": binary_best, "median": binary_median},
+            "float_step_seconds": {"best": plain.best, "median": plain.median},
+            "binary_step_seconds": {"best": binary.best, "median": binary.median},
             "overhead_percent": {
-                "best": 100 * (binary_best / plain_best - 1),
-                "median": 100 * (binary_median / plain_median - 1),
+                "best": 100 * (binary.best / plain.best - 1),
+                "median": 100 * (binary.median / plain.median - 1),
             },
         },
     }

@@ -1,11 +1,11 @@
-"""What the training engine costs beside a bare PyTorch loop: the same network, the same tensors, the same optimizer.
+"""The overhead of the training engine over a bare PyTorch loop with the same network, tensors and optimizer.
 
     python benchmarks/training.py              # a few minutes; writes results/training.json
 
 The bare loop picks a batch by index, runs forward and backward, and steps: no schedule, no checks, no display, no
-records. Both take turns of a step in one process, so that a slow moment of the machine hits both alike. Measured is the
-CPU time of the process, which other programs disturb less than the clock. The figures are those of the best turns, and
-the median over all turns of the ratio within a turn.
+records. The two take turns, one step each, in one process, so that a slow moment of the machine hits both. The time is
+the CPU time of the process, which other programs disturb less than the wall clock. Reported are the best turns, and the
+median over all turns of the ratio within a turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from signwise import datasets
-from signwise.datasets import ImageData
+from signwise.datasets import ImageData, Split
 from signwise.provenance import write_record
 from signwise.training import Options, Recipe, get_recipe
 from signwise.training.checkpoint import Progress
@@ -39,22 +39,20 @@ CPU = torch.device("cpu")
 
 
 def random_images(name: str, count: int) -> ImageData:
-    """Noise in the shape of a data set: the time of a step does not depend on what the images show."""
-    known, rng = datasets.NAMES[name], np.random.default_rng(0)
+    """Noise in the shape of a data set: the time of a step does not depend on the images."""
+    known, rng = datasets.DATASETS[name], np.random.default_rng(0)
     images = rng.integers(0, 256, (count, *known.image_shape), dtype=np.uint8)
     labels = np.arange(count) % len(known.classes)
     return ImageData(
         name=name,
         classes=known.classes,
-        train_images=images,
-        train_labels=labels,
-        test_images=images[:10],
-        test_labels=labels[:10],
+        train=Split(images, labels),
+        test=Split(images[:10], labels[:10]),
     )
 
 
 def engine(chosen: Recipe, data: TrainingData, folder: Path) -> Callable[[int], None]:
-    """Training as `signwise train` does it."""
+    """Training as in `signwise train`."""
     world = World(rank=0, size=1, device=CPU)
     model = build_model(chosen, int(data.train.labels.max()) + 1)
     stepper = Stepper(chosen, Options(device="cpu"), model, data, world)
@@ -83,10 +81,10 @@ def bare_loop(chosen: Recipe, data: TrainingData) -> Callable[[int], None]:
 
 
 def compare(name: str, bits: int, turns: int) -> dict[str, Any]:
-    """Milliseconds of CPU time a step of both, and the engine's overhead in percent."""
-    # Augmentation is part of what is learned, not of the engine: both go without.
+    """CPU time per step of both in milliseconds, and the engine's overhead in percent."""
+    # Neither augments: augmentation belongs to the recipe, not to the engine.
     chosen = get_recipe(name, bits).changed(flip=False, translate=0, zoom=0.0)
-    # Enough images that no epoch ends while the clock runs: an evaluation is not what is compared here.
+    # Enough images that no epoch ends, because that would add an evaluation.
     data = standardized_data(random_images(chosen.dataset, chosen.batch_size * (turns + 2)), CPU)
     with tempfile.TemporaryDirectory() as folder:
         runs = {"engine": engine(chosen, data, Path(folder) / "run"), "bare": bare_loop(chosen, data)}
@@ -94,7 +92,7 @@ def compare(name: str, bits: int, turns: int) -> dict[str, Any]:
         for run in runs.values():
             run(1)
         for turn in range(turns):
-            # Who goes first changes from turn to turn: the second finds the caches as the first left them.
+            # The order alternates, because the second finds the caches as the first left them.
             for kind in sorted(runs, reverse=turn % 2 == 0):
                 start = time.process_time()
                 runs[kind](1)
@@ -126,7 +124,7 @@ def main() -> None:
         cases.append(case)
         best, overhead = case["milliseconds"], case["overhead_percent"]
         print(
-            f"{name} {bits} bit: engine {best['engine']:.1f} ms, bare loop {best['bare']:.1f} ms a step; "
+            f"{name} {bits} bit: engine {best['engine']:.1f} ms, bare loop {best['bare']:.1f} ms per step; "
             f"overhead {overhead['best']:.1f} % (best), {overhead['median']:.1f} % (median)"
         )
     write_record(arguments.out, {"threads": arguments.threads, "cases": cases})

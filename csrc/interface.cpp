@@ -1,12 +1,12 @@
-// The C functions: check the arguments, call the program, turn exceptions into words.
+// The C functions: check the arguments, call the program, turn exceptions into messages.
 
 #include <exception>
 #include <limits>
 #include <new>
 #include <string>
 
-#include "isa.h"
-#include "program.h"
+#include "kernels/isa.h"
+#include "program/program.h"
 #include "signwise.h"
 
 struct signwise_program {
@@ -39,9 +39,9 @@ void check_batch(signwise_program* program, int64_t batch, const float* input, i
     require(batch >= 0 && batch <= std::numeric_limits<int32_t>::max(), "the batch size is out of range");
     const int64_t in = signwise::checked_product(batch, program->program.input_count(), "the input");
     const int64_t out = signwise::checked_product(batch, program->program.output_count(), "the output");
-    require(input_count == in && (input != nullptr || in == 0), "the input has not the size that the program needs");
+    require(input_count == in && (input != nullptr || in == 0), "the input has the wrong size for the program");
     require(output_count == out && (output != nullptr || out == 0),
-            "the output has not the size that the program needs");
+            "the output has the wrong size for the program");
 }
 
 }  // namespace
@@ -113,13 +113,9 @@ int32_t signwise_profile(signwise_program* program, int64_t batch, const float* 
     return guarded([&] {
         check_batch(program, batch, input, input_count, output, output_count);
         signwise::require(seconds != nullptr && seconds_count == 5 * program->program.operation_count(),
-                          "the profile needs 5 numbers an operation");
+                          "the profile needs 5 numbers per operation");
         program->program.profile(batch, input, output, seconds);
     });
-}
-
-void signwise_spin(int64_t cycles) {
-    for (int64_t i = 0; i < cycles; ++i) __asm__ volatile("" : "+r"(i));
 }
 
 int64_t signwise_weight_bytes(const signwise_program* program) {

@@ -1,6 +1,7 @@
-"""Data for the tests: small folders in the publishers' layouts, and the real data where it lies beside the project.
+"""Shared fixtures: synthetic data in the publishers' layouts, the real data, and a recipe that runs in a second.
 
-And a run that takes a second: LeNet5 on 200 synthetic digits, 4 epochs of 10 steps.
+The real MNIST, CIFAR-10 and CIFAR-100 come from the folder that the environment variable SIGNWISE_DATA names; the tests
+that need them are skipped without it. No other test sees the variable.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import hashlib
 import importlib.util
 import os
 import struct
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,13 +24,14 @@ import pytest
 if TYPE_CHECKING:
     from signwise.training import Recipe
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 SyntheticData = Callable[..., Path]
 
-# More threads are slower on networks of these sizes, and the machine has other work. Here because PyTorch looks when it
-# is imported, which other conftest.py do.
+REAL_DATA = os.environ.pop("SIGNWISE_DATA", None)
+
+# More threads are slower on models of this size. Set here because PyTorch reads it on import, and other conftest.py
+# files import PyTorch.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -38,8 +39,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def synthetic_data(tmp_path_factory: pytest.TempPathFactory) -> SyntheticData:
     """``synthetic_data(name, train=200, test=100, seed=0)`` writes a data set and returns its folder.
 
-    The folder is in the publisher's layout, as ``signwise.datasets.load(name, folder)`` and the command line take it.
-    The images are noise around a pattern of their class, so that they can be learned.
+    The folder has the publisher's layout, which ``signwise.datasets.load(name, folder)`` and the command line read.
+    The images are noise around one pattern per class, so that they can be learned.
     """
 
     def write(name: str, train: int = 200, test: int = 100, seed: int = 0) -> Path:
@@ -67,24 +68,26 @@ def small() -> Recipe:
 
 
 @pytest.fixture(scope="session")
-def real_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the real MNIST and CIFAR-10, byte for byte as published."""
-    if not SHARED.is_dir():
-        pytest.skip(f"the real data is not here: {SHARED} is absent")
-    folder = tmp_path_factory.mktemp("real")
-    subprocess.run([sys.executable, str(SHARED / "unpack.py"), str(folder)], check=True)
+def real_data() -> Path:
+    """The folder with the real MNIST, CIFAR-10 and CIFAR-100."""
+    if not REAL_DATA:
+        pytest.skip("SIGNWISE_DATA names no folder with the real data sets")
+    folder = Path(REAL_DATA)
+    missing = [name for name in ("cifar-10-batches-bin", "cifar-100-binary") if not (folder / name).is_dir()]
+    if missing:
+        pytest.skip(f"SIGNWISE_DATA names {folder}, which lacks {' and '.join(missing)}")
     return folder
 
 
 @pytest.fixture(scope="session")
 def write_sums() -> Callable[[Path], None]:
-    """``write_sums(folder)`` lists the files of a folder in its SHA256SUMS, as sha256sum does."""
+    """``write_sums(folder)`` lists the files of a folder in SHA256SUMS, as sha256sum does."""
     return _write_sums
 
 
 @pytest.fixture(scope="session")
 def benchmark_script() -> Callable[[str], ModuleType]:
-    """``benchmark_script(name)`` imports a script of ``benchmarks/``, which is no package."""
+    """``benchmark_script(name)`` imports a script from ``benchmarks/``, which is not a package."""
 
     def load(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")

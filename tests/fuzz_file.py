@@ -1,4 +1,4 @@
-"""Thousands of damaged and hostile files through the reader: each must load or be refused with a FormatError.
+"""Thousands of damaged and hostile files for the reader: each must load or be refused with a FormatError.
 
     python tests/fuzz_file.py --count 100000 --seed 0 [--run]
 
@@ -18,16 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from signwise.errors import FormatError
+from signwise.program import Program
 from signwise.program import operations as ops
 from signwise.program.bits import pack_signs
-from signwise.program.file import decode, encode
-from signwise.program.program import Program
-from signwise.runtime.session import Session
 
 # Numbers and texts that tend to break readers: limits, signs, wrong types, overflows.
-NASTY = [
+NASTY: list[Any] = [
     0, 1, -1, 2, 3, 7, 8, 9, 255, 256, 1023, 1024, 1025, 2**15, 2**28, 2**31 - 1, 2**31, 2**32, 2**63, 2**64, 10**30,
     0.0, -0.5, 1.5, 1e-45, 1e308, True, False, None, "", "a", "0", "stem.weight", "\ud800", "\x1b[2J", [], {}, [[]],
     [0], [-1], [1, 1], [0, 0, 0, 0], [1023, 1023, 1023, 1023], [2**31, 1], "conv", "dense", "softmax", "int8", "F64",
@@ -35,13 +34,13 @@ NASTY = [
 
 
 def sample_program() -> Program:
-    """A small program that has every operation, both weight kinds, and 8-bit values beside float32 ones."""
+    """A small program with every operation, both kinds of weights, 8-bit and float32 values."""
     generator = np.random.default_rng(0)
 
-    def floats(*shape: int) -> np.ndarray:
+    def floats(*shape: int) -> npt.NDArray[Any]:
         return generator.standard_normal(shape).astype(np.float32)
 
-    def signs(*shape: int) -> np.ndarray:
+    def signs(*shape: int) -> npt.NDArray[Any]:
         return pack_signs(np.where(generator.random(shape) < 0.5, -1, 1))
 
     eight_bits = ops.Quantized(type="uint8", scale=0.03125)
@@ -77,10 +76,10 @@ def sample_program() -> Program:
 
 
 def wide_program() -> Program:
-    """One with enough channels, and few enough bits, for the kernels that sum bytes."""
+    """A program with enough channels, and few enough bits, for the kernels that sum bytes."""
     generator = np.random.default_rng(0)
     six_bits = ops.Quantized(type="uint6", scale=0.0625)
-    shared = {"bits": 1, "relu": True, "out": six_bits, "kernel": (3, 3), "padding": (1, 1, 1, 1)}
+    shared: dict[str, Any] = {"bits": 1, "relu": True, "out": six_bits, "kernel": (3, 3), "padding": (1, 1, 1, 1)}
     operations = (
         ops.Conv(inputs=(0,), weight="stem", bits=32, out_channels=24, kernel=(1, 1), relu=True, out=six_bits),
         ops.Conv(inputs=(1, 1), weight="same", out_channels=24, **shared),  # 2: (24, 7, 6)
@@ -91,32 +90,32 @@ def wide_program() -> Program:
         ops.Conv(inputs=(6,), weight="point", bits=1, out_channels=16, kernel=(1, 1)),  # 7: (16, 4, 3)
         ops.GlobalPool(inputs=(7,)),
     )
-    tensors = {"stem": generator.standard_normal((24, 3, 1, 1)).astype(np.float32)}
+    tensors: dict[str, npt.NDArray[Any]] = {"stem": generator.standard_normal((24, 3, 1, 1)).astype(np.float32)}
     for name, shape in {"same": (24, 24, 3, 3), "half": (32, 24, 3, 3), "point": (16, 32, 1, 1)}.items():
         tensors[name] = pack_signs(np.where(generator.random(shape) < 0.5, -1, 1))
     return Program(input_shape=(3, 7, 6), ops=operations, tensors=tensors, output=8)
 
 
-def mutate_bytes(data: bytes, chance: random.Random) -> bytes:
+def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
     changed = bytearray(data)
-    for _ in range(chance.choice([1, 1, 2, 8])):
-        position = chance.randrange(len(changed) + 1)
-        match chance.randrange(5):
+    for _ in range(rng.choice([1, 1, 2, 8])):
+        position = rng.randrange(len(changed) + 1)
+        match rng.randrange(5):
             case 0:
-                changed[position : position + 1] = bytes([chance.randrange(256)])
+                changed[position : position + 1] = bytes([rng.randrange(256)])
             case 1 if position < len(changed):
-                changed[position] ^= 1 << chance.randrange(8)
+                changed[position] ^= 1 << rng.randrange(8)
             case 2:
-                del changed[position : position + chance.choice([1, 4, 8, 10**6])]
+                del changed[position : position + rng.choice([1, 4, 8, 10**6])]
             case 3:
-                changed[position:position] = chance.randbytes(chance.choice([1, 4, 8]))
+                changed[position:position] = rng.randbytes(rng.choice([1, 4, 8]))
             case _:
-                changed[0:8] = chance.choice([0, 1, 8, 2**24, 2**25, 2**63, 2**64 - 1]).to_bytes(8, "little")
+                changed[0:8] = rng.choice([0, 1, 8, 2**24, 2**25, 2**63, 2**64 - 1]).to_bytes(8, "little")
     return bytes(changed)
 
 
-def mutate_json(document: Any, chance: random.Random) -> None:
-    """Change one place of a JSON document: a nasty value, a value from elsewhere in it, or nothing at all there."""
+def mutate_json(document: Any, rng: random.Random) -> None:
+    """Change one place of a JSON document: to a nasty value, to a value from elsewhere in it, or delete it."""
     places: list[tuple[Any, Any]] = []
 
     def visit(part: Any) -> None:
@@ -125,17 +124,17 @@ def mutate_json(document: Any, chance: random.Random) -> None:
             visit(part[key])
 
     visit(document)
-    container, key = chance.choice(places)
-    match chance.randrange(4):
+    container, key = rng.choice(places)
+    match rng.randrange(4):
         case 0:
             del container[key]
         case 1:
-            other, other_key = chance.choice(places)
+            other, other_key = rng.choice(places)
             container[key] = copy.deepcopy(other[other_key])
         case 2 if isinstance(container, list):
             container.insert(key, copy.deepcopy(container[key]))
         case _:
-            container[key] = chance.choice(NASTY)
+            container[key] = rng.choice(NASTY)
 
 
 def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
@@ -148,35 +147,35 @@ def _join(header: Any, body: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + body
 
 
-def mutate_header(data: bytes, chance: random.Random) -> bytes:
+def mutate_header(data: bytes, rng: random.Random) -> bytes:
     header, body = _split(data)
-    mutate_json(header, chance)
+    mutate_json(header, rng)
     return _join(header, body)
 
 
-def mutate_program(data: bytes, chance: random.Random) -> bytes:
+def mutate_program(data: bytes, rng: random.Random) -> bytes:
     header, body = _split(data)
     program = json.loads(header["__metadata__"]["signwise"])
-    for _ in range(chance.choice([1, 1, 2])):
-        mutate_json(program, chance)
+    for _ in range(rng.choice([1, 1, 2])):
+        mutate_json(program, rng)
     header["__metadata__"]["signwise"] = json.dumps(program)
     return _join(header, body)
 
 
-def mutate_tensors(data: bytes, chance: random.Random) -> bytes:
+def mutate_tensors(data: bytes, rng: random.Random) -> bytes:
     header, body = _split(data)
     changed = bytearray(body)
-    position = chance.randrange(len(changed) // 4) * 4
-    changed[position : position + 4] = np.float32(chance.choice([np.nan, np.inf, -np.inf, 3e38, 1e-45])).tobytes()
+    position = rng.randrange(len(changed) // 4) * 4
+    changed[position : position + 4] = np.float32(rng.choice([np.nan, np.inf, -np.inf, 3e38, 1e-45])).tobytes()
     return _join(header, bytes(changed))
 
 
 def mutant(data: bytes, seed: int) -> bytes:
-    """The mutated file of one seed: always the same for the same bytes."""
-    chance = random.Random(seed)
+    """The mutated file for one seed: always the same for the same bytes."""
+    rng = random.Random(seed)
     mutations: list[Callable[[bytes, random.Random], bytes]]
     mutations = [mutate_bytes, mutate_header, mutate_program, mutate_program, mutate_program, mutate_tensors]
-    return chance.choice(mutations)(data, chance)
+    return rng.choice(mutations)(data, rng)
 
 
 def is_small(program: Program) -> bool:
@@ -190,11 +189,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--run", action="store_true", help="also run the mutants that load")
     arguments = parser.parse_args()
-    files, outcomes, slowest = [encode(sample_program()), encode(wide_program())], Counter[str](), 0.0
+    files, outcomes, slowest = [sample_program().encode(), wide_program().encode()], Counter[str](), 0.0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         started = time.perf_counter()
         try:
-            program = decode(mutant(files[seed % 2], seed))
+            program = Program.decode(mutant(files[seed % 2], seed))
         except FormatError:
             outcomes["refused"] += 1
         else:
@@ -202,7 +201,7 @@ def main() -> None:
             if arguments.run and is_small(program):
                 examples = np.random.default_rng(seed).standard_normal((2, *program.input_shape)).astype(np.float32)
                 with np.errstate(all="ignore"):
-                    Session(program, threads=1 + seed // 2 % 2)(examples)
+                    program.run(examples, threads=1 + seed // 2 % 2)
                 outcomes["run"] += 1
         slowest = max(slowest, time.perf_counter() - started)
     print(

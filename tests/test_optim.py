@@ -93,7 +93,7 @@ def test_parameters_without_a_gradient_stay_and_a_closure_is_called() -> None:
         ({"lr": 0.1, "weight_decay": 1.0}, "weight_decay must be"),
     ],
 )
-def test_optimizer_settings_outside_their_range_are_refused_by_name(settings: dict[str, float], message: str) -> None:
+def test_optimizer_settings_outside_their_range_are_refused_by_name(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(sw.SignwiseError, match=message):
         sw.SGDW([nn.Parameter(torch.ones(1))], **settings)
 

@@ -17,31 +17,31 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", sw.__all__)
-def test_every_public_name_is_there_and_is_called_that(name):
+def test_every_public_name_exists_and_matches_its_object(name: str) -> None:
     value = getattr(sw, name)
     assert getattr(value, "__name__", name).split(".")[-1] == name
 
 
-def test_names_that_are_loaded_are_the_names_that_are_listed():
+def test_the_lazy_names_are_the_listed_names() -> None:
     assert sorted(sw.__all__) == sorted(["__version__", *sw._MODULES, *sw._HOME_OF])
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'binarise_'"):
         sw.binarise_  # noqa: B018
 
 
-def test_importing_signwise_imports_neither_torch_nor_numpy():
+def test_importing_signwise_imports_neither_torch_nor_numpy() -> None:
     done = run("import sys, signwise; print([m for m in ('torch', 'numpy') if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_without_torch_a_training_name_says_how_to_install_it():
+def test_without_torch_a_training_name_says_how_to_install_it() -> None:
     done = run(WITHOUT_TORCH + "sw.binarize_")
     assert "signwise.binarize_ needs PyTorch: pip install 'signwise[train]'" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["runtime", "datasets", "errors", "provenance"])
-def test_without_torch_the_rest_still_imports(name):
+@pytest.mark.parametrize("name", ["program", "runtime", "datasets", "errors", "provenance", "atomic", "text", "cli"])
+def test_modules_without_torch_import_without_it(name: str) -> None:
     done = run(WITHOUT_TORCH + f"import signwise.{name}")
     assert done.returncode == 0, done.stderr

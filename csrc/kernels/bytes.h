@@ -1,83 +1,116 @@
-// What compilers do badly when left to themselves: bytes to 32-bit integers and back, which they take apart lane by lane,
-// and the larger and the smaller of two vectors, of which they make a comparison and a choice.
+// Contract of the byte kernels: sums of products of bytes, for CPUs with an instruction that multiplies bytes and adds
+// up four products per 32-bit lane. The channels of a pixel are neighbours in memory, and lanes are filters.
+//
+// These kernels assume vectors of 64 bytes: 16 filters per vector, weights packed in units of 64 bytes, sums stored 16
+// at a time. The assumption is named kByteVector and kByteFilters here; the implementation
+// (kernels/implementation/byte_*.h) uses AVX-512 intrinsics. csrc/README.md says how to add a set with 32-byte vectors.
 
 #pragma once
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include <cstdint>
 
-#include "vector.h"
+#include "kernels/types.h"
 
 namespace signwise {
-namespace {
 
-// (The unmasked intrinsics for AVX-512 make GCC 12 warn of an uninitialized variable in its own header.)
-template <class Q, int Bytes>
-inline Vector<int32_t, Bytes> load_bytes(const void* from) {
-    using V = Vector<int32_t, Bytes>;
-    [[maybe_unused]] constexpr bool is_signed = Q(-1) < Q(0);
-#if defined(__AVX512F__)
-    if constexpr (Bytes == 64) {
-        const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(from));
-        return is_signed ? (V)_mm512_maskz_cvtepi8_epi32(0xFFFF, bytes)
-                         : (V)_mm512_maskz_cvtepu8_epi32(0xFFFF, bytes);
-    }
-#endif
-#if defined(__AVX2__)
-    if constexpr (Bytes == 32) {
-        const __m128i bytes = _mm_loadl_epi64(static_cast<const __m128i*>(from));
-        return is_signed ? (V)_mm256_cvtepi8_epi32(bytes) : (V)_mm256_cvtepu8_epi32(bytes);
-    }
-#endif
-    V wide;
-    for (int i = 0; i < Bytes / 4; ++i) wide[i] = static_cast<const Q*>(from)[i];
-    return wide;
-}
+constexpr int kByteVector = 64;                 // bytes of a vector
+constexpr int kByteFilters = kByteVector / 4;   // filters per vector: one int32 sum each
+constexpr int kByteInputs = 32;                 // the inputs of a pixel are padded to a multiple of this
+constexpr int kBytePoints = 8;                  // points (pixels or patches) that are summed together, or half as many
+constexpr int kByteSizes = 3;                   // kernels take 1, 2 or 4 vectors of filters
 
-// a > b ? a : b and a < b ? a : b, so that the second one wins where there is a NaN.
-template <int Bytes>
-inline Vector<float, Bytes> larger(Vector<float, Bytes> a, Vector<float, Bytes> b) {
-#if defined(__AVX512F__)
-    if constexpr (Bytes == 64) return (Vector<float, 64>)_mm512_maskz_max_ps(0xFFFF, (__m512)a, (__m512)b);
-#endif
-#if defined(__AVX2__)
-    if constexpr (Bytes == 32) return (Vector<float, 32>)_mm256_max_ps((__m256)a, (__m256)b);
-#endif
-    return a > b ? a : b;
-}
+// How a weight is coded in `bits` bits. They are its bits from number `lowest` on; the bits below are the same for
+// every weight (`constant`), and the bits above are a sign extension.
+struct WeightCode {
+    int bits, lowest, constant;
+};
+constexpr WeightCode kWeightCodes[] = {
+    {1, 1, 1},  // -1 and 1
+    {1, 3, 4},  // -4 and 4
+    {2, 2, 2},  // -6, -2, 2 and 6
+    {4, 1, 1},  // odd numbers from -9 to 9
+    {2, 1, 0},  // -2, 0 and 2
+    {4, 1, 0},  // even numbers from -4 to 4
+};
+constexpr int kSigns = 0;  // the code of plain binary weights
 
-template <int Bytes>
-inline Vector<float, Bytes> smaller(Vector<float, Bytes> a, Vector<float, Bytes> b) {
-#if defined(__AVX512F__)
-    if constexpr (Bytes == 64) return (Vector<float, 64>)_mm512_maskz_min_ps(0xFFFF, (__m512)a, (__m512)b);
-#endif
-#if defined(__AVX2__)
-    if constexpr (Bytes == 32) return (Vector<float, 32>)_mm256_min_ps((__m256)a, (__m256)b);
-#endif
-    return a < b ? a : b;
-}
+// The weights of consecutive vectors of filters. The weights of 4 * (8 / code.bits) inputs share kByteVector bytes,
+// [filter][input % 4]: bit k of input 4 * i + j is bit i * code.bits + k of byte j of its filter.
+struct ByteWeights {
+    const uint8_t* bits;
+    int64_t bit_stride;    // bytes from one vector to the next
+    const int32_t* start;  // initial value of the sums, one per filter
+    int64_t start_stride;  // numbers from one vector to the next
+};
 
-// The numbers must lie within the range of Q.
-template <class Q, int Bytes>
-inline void store_bytes(Vector<int32_t, Bytes> wide, void* to) {
-#if defined(__AVX512F__)
-    if constexpr (Bytes == 64) {
-        _mm_storeu_si128(static_cast<__m128i*>(to), _mm512_maskz_cvtepi32_epi8(0xFFFF, (__m512i)wide));
-        return;
-    }
-#endif
-#if defined(__AVX2__)
-    if constexpr (Bytes == 32) {
-        const __m256i all = (__m256i)wide;
-        const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-        const __m128i bytes = Q(-1) < Q(0) ? _mm_packs_epi16(words, words) : _mm_packus_epi16(words, words);
-        _mm_storel_epi64(static_cast<__m128i*>(to), bytes);
-        return;
-    }
-#endif
-    for (int i = 0; i < Bytes / 4; ++i) static_cast<Q*>(to)[i] = Q(wide[i]);
-}
+// Winograd patches of 2x2 output pixels (bytes/winograd.h), for strides of 1 and 2. A patch sees `lines` rows and
+// columns of input pixels and takes lines * lines sums; the next patch begins `step` columns later.
+struct PatchKind {
+    int lines, step;
+    int counts[3], codes[3];  // counts[i] sums have weights of code codes[i]
+    int sums[25];             // the sums, numbered lines * row + column, in the order of their weights
+};
+constexpr PatchKind kPatchKinds[2] = {
+    {4, 2, {4, 8, 4}, {1, 2, 3}, {0, 3, 12, 15, 1, 2, 4, 7, 8, 11, 13, 14, 5, 6, 9, 10}},
+    {5, 4, {16, 8, 1}, {0, 4, 5}, {0, 1, 3,  4,  5,  6,  8,  9,  15, 16, 18, 19, 20,
+                                   21, 23, 24, 2, 7, 17, 22, 10, 11, 13, 14, 12}},
+};
+constexpr int kPatchLines = 5;  // the most
+constexpr int kPatchPixels = 4;
 
-}  // namespace
+static constexpr const PatchKind& patch_kind(int64_t stride) { return kPatchKinds[stride - 1]; }
+
+// The input of patches side by side.
+struct PatchRow {
+    const uint8_t* rows[kPatchLines];  // column 0 of each input row
+    int64_t steps[kPatchLines];        // bytes from one pixel to the next
+    int64_t column, width;             // the first column that a patch sees; columns outside [0, width) are zeros
+    int64_t patches;
+};
+
+// Filters [first, first + filters) of the layer, in `vectors` vectors.
+struct ByteFilters {
+    int64_t vectors, first, filters;
+};
+
+struct ByteKernels {
+    // sums[point][vector][filter] of 4 or 8 points, each with `inputs` inputs and `stride` bytes after the one before.
+    // Indexed by [log2(vectors)][log2(points) - 2]; null for 4 vectors and 8 points, which exceed the registers.
+    using Sums = void (*)(const uint8_t* points, int64_t stride, int64_t inputs, const ByteWeights& weights,
+                          int32_t* sums);
+    Sums sums[kByteSizes][2];
+
+    // All sums of patches. Input and output hold sum 0 of every patch, then sum 1, and so on. Indexed by [stride - 1],
+    // then as above.
+    using PatchSums = void (*)(const uint8_t* patches, int64_t inputs, const ByteWeights& weights, int32_t* sums);
+    PatchSums patch_sums[2][kByteSizes][2];
+
+    // Float weights [vector][term][filter] and 4 pixels, `step` elements apart; the inputs of a pixel are at these
+    // offsets from it. Indexed by [log2(vectors)].
+    using RealSums = void (*)(const float* pixels, int64_t step, const int32_t* offsets, int64_t terms,
+                              const float* weights, float* sums);
+    RealSums real_sums[kByteSizes];
+
+    // The epilogue. The outputs of a pixel begin at its place.
+    template <class T>
+    using FinishPixels = void (*)(const Epilogue& epilogue, float factor, const T* sums, const ByteFilters& filters,
+                                  const int64_t* places, int64_t pixels);
+    FinishPixels<int32_t> finish;
+    FinishPixels<float> finish_real;
+
+    // The epilogue of patches, `stride` numbers from one sum to the next. A patch has four places; -1 is a pixel beyond
+    // the border. Indexed by [stride - 1].
+    using FinishPatches = void (*)(const Epilogue& epilogue, float factor, const int32_t* sums, int64_t stride,
+                                   const ByteFilters& filters, const int64_t* places, int64_t patches);
+    FinishPatches finish_patches[2];
+
+    // Winograd input transform: for each patch in the row, writes its transformed inputs; the inputs of sum i go to
+    // to + i * stride. Inputs up to a multiple of kByteInputs are filled with zeros. Indexed by [stride - 1].
+    using Transform = void (*)(const PatchRow& row, int64_t channels, int64_t stride, uint8_t* to);
+    Transform transform[2];
+
+    // Columns [first, end) of [row][column] to [column][row].
+    void (*transpose)(const uint8_t* from, int64_t rows, int64_t columns, int64_t first, int64_t end, uint8_t* to);
+};
+
 }  // namespace signwise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from signwise import datasets, methods, models, runtime, training
+    from signwise import datasets, export, methods, models, runtime, shipped, training
     from signwise.activations import BinaryActivation, ShiftedPReLU
     from signwise.bwnh import bwnh_
     from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
@@ -54,13 +54,15 @@ if TYPE_CHECKING:
         StraightThrough,
     )
     from signwise.optim import SGDW, param_groups
-    from signwise.packing import pack_
+    from signwise.packing import load_packed_, pack_
+    from signwise.program import Program, load
+    from signwise.runtime import Session
     from signwise.schedule import Attachment, BinarizationSchedule, CosineDecay, Decay, LinearDecay, StepDecay, attach
     from signwise.sizes import summary
     from signwise.transform import binary_sign, group_transform
 
 # Where each public name lives; names that are modules map to themselves.
-_MODULES = ("datasets", "methods", "models", "runtime", "training")
+_MODULES = ("datasets", "export", "methods", "models", "runtime", "shipped", "training")
 _HOMES = {
     "activations": ("BinaryActivation", "ShiftedPReLU"),
     "bwnh": ("bwnh_",),
@@ -103,7 +105,9 @@ _HOMES = {
         "StraightThrough",
     ),
     "optim": ("SGDW", "param_groups"),
-    "packing": ("pack_",),
+    "packing": ("load_packed_", "pack_"),
+    "program": ("Program", "load"),
+    "runtime": ("Session",),
     "schedule": ("Attachment", "BinarizationSchedule", "CosineDecay", "Decay", "LinearDecay", "StepDecay", "attach"),
     "sizes": ("summary",),
     "transform": ("binary_sign", "group_transform"),
@@ -142,10 +146,12 @@ __all__ = [
     "LinearDecay",
     "MeanSign",
     "Method",
+    "Program",
     "ProxQuant",
     "ReSTE",
     "ScaledSign",
     "SelfBinarizing",
+    "Session",
     "ShiftedPReLU",
     "SignwiseError",
     "StepDecay",
@@ -159,12 +165,15 @@ __all__ = [
     "bwnh_",
     "compile",
     "datasets",
+    "export",
     "fan_in_scale",
     "first_and_last",
     "flip_ratio",
     "group_transform",
     "health",
     "last",
+    "load",
+    "load_packed_",
     "methods",
     "models",
     "pack_",
@@ -172,6 +181,7 @@ __all__ = [
     "refuse_nonfinite",
     "relaxed",
     "runtime",
+    "shipped",
     "signs_of",
     "summary",
     "training",

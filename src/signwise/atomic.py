@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all.
+"""Files that are written completely or not at all.
 
-The bytes go to a temporary file in the same folder, reach the disk, and only then take the name. A reader, or a process
-that starts after a crash, sees the old file or the new one, never a part.
+The bytes go to a temporary file in the same folder, reach the disk, and only then get their final name. A reader, or
+a process that starts after a crash, sees the old file or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a binary file that appears under ``path`` when the block ends without an error, and never otherwise.
+    """Open a binary file that appears at ``path`` if and only if the block ends without an error.
 
     Example:
         >>> import tempfile, pathlib
@@ -34,7 +34,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes the file private; give it the permissions that open() would have given.
+        # mkstemp creates a private file; give it the permissions that open() would have.
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
@@ -43,7 +43,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
         raise
     if os.name == "posix":
-        # The rename itself lives in the folder: without this a power cut may undo it.
+        # The rename is an entry of the folder: until that is flushed, a power cut may undo it.
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

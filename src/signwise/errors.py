@@ -1,18 +1,19 @@
-"""The errors whose message is written for the person who runs the program.
+"""Errors that the user can fix.
 
-The command line shows them as one sentence and exits with code 2; everything else is a defect and keeps its traceback.
+The command line shows their message as one sentence and exits with code 2; any other exception is a defect and keeps
+its traceback.
 """
 
 from __future__ import annotations
 
 
 class SignwiseError(ValueError):
-    """Something that the user can put right: the message names the thing, the value and the way out."""
+    """A mistake that the user can fix: the message names the thing, its value and the way out."""
 
 
 class FormatError(SignwiseError):
-    """A file is not what it should be: foreign, cut short, corrupt or hostile."""
+    """A file is not in the expected format: foreign, truncated, corrupt or hostile."""
 
 
 class DataError(SignwiseError):
-    """A data set is missing, incomplete or not the one that was expected."""
+    """A data set is missing, incomplete or not the expected one."""

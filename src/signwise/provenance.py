@@ -1,6 +1,6 @@
 """What a result depends on besides its recipe: versions, hardware and the revision of the code.
 
-Every figure in the documentation is rendered from a record, a JSON file that carries all of this beside its numbers.
+Every number in the documentation is rendered from a record, a JSON file that holds the result and all of this.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PACKAGES = ("torch", "numpy", "safetensors")
 
 
 def now() -> str:
-    """The time, to the second, in UTC."""
+    """The current time in UTC, to the second."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def versions(*more: str) -> dict[str, str]:
-    """The versions of Python, of the packages that compute, and of those named besides, where they are installed."""
+    """The versions of signwise, Python, and the packages that affect results; ``more`` names further ones."""
     installed = {package.metadata["Name"].lower(): package.version for package in importlib.metadata.distributions()}
     wanted = [package for package in (*_PACKAGES, *more) if package.lower() in installed]
     found = {"signwise": __version__, "python": platform.python_version()}
@@ -34,7 +34,7 @@ def versions(*more: str) -> dict[str, str]:
 
 
 def processor() -> str:
-    """The name of the CPU, or of its architecture where the system does not tell."""
+    """The name of the CPU, or of its architecture if the system does not report one."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -43,7 +43,7 @@ def processor() -> str:
 
 
 def hardware(device: str = "cpu", accelerator: str | None = None) -> dict[str, Any]:
-    """The machine, and the device that computes."""
+    """The machine and the device that ran the computation."""
     found = {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
@@ -54,7 +54,7 @@ def hardware(device: str = "cpu", accelerator: str | None = None) -> dict[str, A
 
 
 def revision() -> str | None:
-    """The git revision of this package's source, marked ``+changes`` if it differs; ``None`` if installed."""
+    """The git revision of this source, followed by ``+changes`` if it was modified; None for an installed package."""
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -62,7 +62,7 @@ def revision() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
-        # An installed copy may lie inside of somebody else's repository, whose revision says nothing about us.
+        # An installed copy may be inside another repository, whose revision says nothing about this code.
         git("ls-files", "--error-unmatch", "provenance.py")
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
@@ -70,7 +70,7 @@ def revision() -> str | None:
 
 
 def write_record(path: Path, result: dict[str, Any], *packages: str) -> None:
-    """Write a result with its date, versions (of ``packages`` too), hardware and revision as a JSON file."""
+    """Write a result as JSON, with date, versions (also of ``packages``), hardware and revision."""
     origin = {"date": now(), "versions": versions(*packages), "hardware": hardware(), "revision": revision()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:

@@ -1,12 +1,13 @@
 """How many bytes a model takes now, and how many in its packed file, layer by layer.
 
-What a packed file holds of a layer (its header aside):
+With an example input, ``summary`` compiles the model and counts the bytes of the file. Without one it estimates them:
 
-    binary layer      filters x ceil(weights of a filter / 8) bytes, and 4 bytes a filter for a scale and for a bias
-    float layer       4 bytes a weight, and 4 bytes a filter for a bias
-    batch norm        8 bytes a channel: it becomes one factor and one offset
+    binary layer      filters x ceil(weights per filter / 8) bytes, and 4 bytes per filter for a scale and for a bias
+    float layer       4 bytes per weight, and 4 bytes per filter for a bias
+    batch norm        8 bytes per channel: it becomes one factor and one offset
 
-A batch norm right after a layer takes that layer's scale and bias into its own.
+A batch norm takes the scale and bias of the layer before it into its own. The estimate assumes that modules run in the
+order in which they are registered, and is wrong where they do not.
 """
 
 from __future__ import annotations
@@ -16,15 +17,25 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from signwise.convert import LAYERS_WITH_WEIGHTS
-from signwise.layers import BinaryLayer
+from signwise.compiler.build import Examples, compile  # noqa: A004
+from signwise.layers import BINARY_OF, BinaryLayer
+from signwise.text import aligned
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 @dataclass(frozen=True)
 class LayerSize:
-    """One layer of the summary; ``bits`` are those of a weight in the packed file."""
+    """One layer of the summary.
+
+    Args:
+        name, kind: its path in the model and its class.
+        shape: of its weight.
+        weights: parameters, the bias included.
+        bits: per weight in the packed file.
+        bytes_now: of its parameters and buffers.
+        bytes_packed: of its tensors in the packed file; 0 where another layer has absorbed them.
+    """
 
     name: str
     kind: str
@@ -37,9 +48,15 @@ class LayerSize:
 
 @dataclass(frozen=True)
 class Summary:
-    """The sizes of a model's layers; printing it gives a table."""
+    """The sizes of a model's layers; printing it gives a table.
+
+    Args:
+        layers: one row per module with tensors.
+        file_bytes: the size of the ``.sw`` file with its header, or ``None`` where ``bytes_packed`` is an estimate.
+    """
 
     layers: tuple[LayerSize, ...]
+    file_bytes: int | None = None
 
     @property
     def weights(self) -> int:
@@ -56,64 +73,109 @@ class Summary:
 
     @property
     def bytes_packed(self) -> int:
+        """The bytes of all tensors in the packed file, its header aside."""
         return sum(layer.bytes_packed for layer in self.layers)
 
     def __str__(self) -> str:
         total = LayerSize("total", "", (), self.weights, 0, self.bytes_now, self.bytes_packed)
-        rows = [("layer", "kind", "shape", "weights", "bits", "bytes now", "packed")]
+        packed = "packed (estimate)" if self.file_bytes is None else "packed"
+        rows = [("layer", "kind", "shape", "weights", "bits", "bytes now", packed)]
         for layer in (*self.layers, total):
             shape = "x".join(map(str, layer.shape))
             numbers = (f"{layer.weights:,}", str(layer.bits or ""), f"{layer.bytes_now:,}", f"{layer.bytes_packed:,}")
             rows.append((layer.name, layer.kind, shape, *numbers))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = []
-        for row in rows:
-            words = [cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True)]
-            numbers_right = [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
-            lines.append("  ".join((*words, *numbers_right)))
-        ratio = self.bytes_now / max(self.bytes_packed, 1)
-        lines.append(f"{self.binary_weights:,} of {self.weights:,} weights take one bit: {ratio:.1f} times smaller")
+        size = self.bytes_packed if self.file_bytes is None else self.file_bytes
+        lines = [
+            aligned(rows, left=(0, 1, 2)),
+            f"{self.binary_weights:,} of {self.weights:,} weights take one bit: "
+            f"{self.bytes_now / max(size, 1):.1f} times smaller",
+        ]
+        if self.file_bytes is None:
+            lines.append(
+                "Estimated from the order of registration; summary(model, example_input) counts the real bytes."
+            )
+        else:
+            lines.append(
+                f"The file takes {size:,} bytes: tensors {self.bytes_packed:,}, header {size - self.bytes_packed:,}."
+            )
         return "\n".join(lines)
 
 
-def summary(model: nn.Module) -> Summary:
-    """Shape, bits and bytes of every layer of ``model``, now and packed; the total is that of the ``.sw`` file.
+def summary(model: nn.Module, example_input: Examples | None = None) -> Summary:
+    """Shape, bits and bytes of every layer, now and packed.
+
+    Args:
+        model: any model; with ``example_input``, one that ``compile`` takes.
+        example_input: one batch of the right shape. The packed bytes are then those of the compiled program, whatever
+            the order in which modules are registered; without it they are an estimate, and the table says so.
 
     Example:
+        >>> import torch
         >>> from signwise.convert import binarize_
         >>> model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 10))
         >>> _ = binarize_(model, skip="1")
-        >>> sizes = summary(model)
+        >>> sizes = summary(model, torch.zeros(1, 64))
         >>> sizes.bytes_now, sizes.bytes_packed
         (19240, 3368)
     """
-    # Registration order stands in for the order of computation; layers without tensors do not come between.
+    if example_input is not None:
+        return _counted(model, example_input)
+    # Layers without tensors do not come between a layer and its norm.
     owners = [(name, module) for name, module in model.named_modules() if _own_tensors(module)]
-    rows = []
-    for position, (name, module) in enumerate(owners):
-        follower = owners[position + 1][1] if position + 1 < len(owners) else None
-        rows.append(_layer_size(name or "(the model)", module, follower))
-    return Summary(tuple(rows))
+    followers = [module for _, module in owners[1:]] + [None]
+    return Summary(
+        tuple(
+            _layer_size(name, module, _estimate(module, follower))
+            for (name, module), follower in zip(owners, followers, strict=True)
+        )
+    )
 
 
-def _layer_size(name: str, module: nn.Module, follower: nn.Module | None) -> LayerSize:
+def _counted(model: nn.Module, example_input: Examples) -> Summary:
+    program = compile(model, example_input)
+    packed: dict[str, int] = {}
+    for row in program.rows():
+        packed[row.layer] = packed.get(row.layer, 0) + row.bytes
+    layers = [
+        _layer_size(name, module, packed.pop(name, 0)) for name, module in model.named_modules() if _own_tensors(module)
+    ]
+    # Arithmetic outside of modules with tensors, such as a constant factor in forward, has tensors in the file too.
+    layers += [LayerSize(name, "(in forward)", (), 0, 0, 0, size) for name, size in packed.items() if size]
+    return Summary(tuple(layers), len(program.encode()))
+
+
+def _layer_size(name: str, module: nn.Module, bytes_packed: int) -> LayerSize:
     tensors = _own_tensors(module)
-    bytes_now = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    parameters = sum(tensor.numel() for tensor in tensors.values() if isinstance(tensor, nn.Parameter))
-    bits, bytes_packed = 32, 4 * parameters
     shape: tuple[int, ...] = tuple(tensors["weight"].shape) if "weight" in tensors else ()
     if isinstance(module, _NORMS):
-        shape, bytes_packed = (module.num_features,), 8 * module.num_features
-    elif isinstance(module, LAYERS_WITH_WEIGHTS):
-        filters = module.out_features if isinstance(module, nn.Linear) else module.out_channels
-        absorbed = isinstance(follower, _NORMS) and follower.num_features == filters
-        vectors = 0 if absorbed or module.bias is None else 1
-        bytes_packed = 4 * module.weight.numel()
-        if isinstance(module, BinaryLayer):
-            bits, bytes_packed = 1, filters * -(-module.weight.numel() // filters // 8)
-            vectors += 0 if absorbed or module.deployed().scale is None else 1
-        bytes_packed += 4 * filters * vectors
-    return LayerSize(name, type(module).__name__, shape, parameters, bits, bytes_now, bytes_packed)
+        shape = (module.num_features,)
+    return LayerSize(
+        name=name or "(the model)",
+        kind=type(module).__name__,
+        shape=shape,
+        weights=sum(tensor.numel() for tensor in tensors.values() if isinstance(tensor, nn.Parameter)),
+        bits=1 if isinstance(module, BinaryLayer) else 32,
+        bytes_now=sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()),
+        bytes_packed=bytes_packed,
+    )
+
+
+def _estimate(module: nn.Module, follower: nn.Module | None) -> int:
+    """The bytes of a module in the file if ``follower`` runs next."""
+    if isinstance(module, _NORMS):
+        return 8 * module.num_features
+    if not isinstance(module, tuple(BINARY_OF)):
+        return 4 * sum(tensor.numel() for tensor in _own_tensors(module).values() if isinstance(tensor, nn.Parameter))
+    weight: nn.Parameter = module.weight  # type: ignore[assignment]
+    filters = module.out_features if isinstance(module, nn.Linear) else module.out_channels
+    assert isinstance(filters, int)
+    absorbed = isinstance(follower, _NORMS) and follower.num_features == filters
+    vectors = 0 if absorbed or module.bias is None else 1
+    weight_bytes = 4 * weight.numel()
+    if isinstance(module, BinaryLayer):
+        weight_bytes = filters * -(-weight.numel() // filters // 8)
+        vectors += 0 if absorbed or module.deployed().scale is None else 1
+    return weight_bytes + 4 * filters * vectors
 
 
 def _own_tensors(module: nn.Module) -> dict[str, nn.Parameter]:

@@ -1,4 +1,4 @@
-"""Text for people: aligned tables, durations, and a hint where a name is misspelled."""
+"""Text for people: aligned tables, durations, and suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def aligned(rows: Iterable[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
-    """A table of text, its columns two spaces apart.
+    """A plain-text table with two spaces between columns.
 
     Args:
         rows: the cells, headings first; every row has the same number of columns.
-        left: the columns that are aligned to the left, by number; the others hold numbers and are aligned to the right.
+        left: the indices of the left-aligned columns; the others, which hold numbers, are right-aligned.
 
     Example:
         >>> print(aligned([("layer", "bytes"), ("conv1", "96"), ("classifier", "20,000")]))
@@ -30,7 +30,7 @@ def aligned(rows: Iterable[Sequence[str]], *, left: Collection[int] = (0,)) -> s
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds, as far as they matter.
+    """A duration in its two largest units.
 
     Example:
         >>> duration(59), duration(61), duration(3 * 3600 + 5 * 60)
@@ -45,7 +45,7 @@ def duration(seconds: float) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the nearest one that does.
+    """The message for a name that does not exist: it suggests the nearest known name, or lists them all.
 
     Example:
         >>> unknown_name("data set", "minst", ["mnist", "cifar10"])

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from signwise.cli import main
-from signwise.program.file import load
+from signwise.program import Program
+
+Run = tuple[Path, Path]
 
 
 @pytest.fixture(scope="module")
-def run(synthetic_data, tmp_path_factory):
+def run(synthetic_data: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of one epoch, and the folder of its data."""
     folder, data = tmp_path_factory.mktemp("run") / "small", synthetic_data("mnist", train=100, test=60)
     words = ["train", "lenet5-mnist", "--epochs", "1", "--batch-size", "20", "--data", str(data), "--out", str(folder)]
@@ -18,7 +22,9 @@ def run(synthetic_data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("activations", ["float32", "int8"])
-def test_a_run_becomes_a_file_that_is_as_wrong_as_the_run(run, activations, tmp_path, capsys):
+def test_a_run_becomes_a_file_that_is_as_wrong_as_the_run(
+    run: Run, activations: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, data = run
     assert main(["eval", str(folder), "--data", str(data), "--device", "cpu", "--json"]) == 0
     expected = json.loads(capsys.readouterr().out.strip())["error"]
@@ -26,7 +32,7 @@ def test_a_run_becomes_a_file_that_is_as_wrong_as_the_run(run, activations, tmp_
     words = ["compile", str(folder), "-o", str(out), "--data", str(data), "--activations", activations]
     assert main(words) == 0
     printed = capsys.readouterr().out
-    about = load(out).about
+    about = Program.load(out).about
     assert about["dataset"] == "mnist" and about["recipe"].startswith("lenet5-mnist, 1 bit")
     with_float32 = about["error" if activations == "float32" else "error with float32 activations"]
     assert with_float32 == f"{expected:.2f} % of 60 examples"
@@ -37,7 +43,15 @@ def test_a_run_becomes_a_file_that_is_as_wrong_as_the_run(run, activations, tmp_
     assert about["error"] == f"{measured:.2f} % of 60 examples"
 
 
-def test_the_same_run_gives_the_same_bytes(run, tmp_path):
+def test_six_bit_inputs_can_be_refused_under_both_names(run: Run, tmp_path: Path) -> None:
+    folder, data = run
+    for name in ("--no-six-bit-inputs", "--no-narrow"):
+        words = ["compile", str(folder), "-o", str(tmp_path / f"{name}.sw"), "--data", str(data), name]
+        assert main([*words, "--activations", "int8", "--validate", "0"]) == 0
+    assert (tmp_path / "--no-narrow.sw").read_bytes() == (tmp_path / "--no-six-bit-inputs.sw").read_bytes()
+
+
+def test_the_same_run_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
     folder, data = run
     for name in ("a.sw", "b.sw"):
         words = ["compile", str(folder), "-o", str(tmp_path / name), "--data", str(data), "--activations", "int8"]
@@ -49,6 +63,8 @@ def test_the_same_run_gives_the_same_bytes(run, tmp_path):
     ("words", "message"),
     [(["absent"], "absent holds no run"), ([".", "--calibrate", "0"], "--calibrate must be at least 1")],
 )
-def test_mistakes_are_one_sentence(words, message, capsys):
+def test_a_wrong_folder_or_setting_is_one_sentence(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["compile", *words]) == 2
     assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The command speaks in sentences, and fails with one."""
+"""The command prints its errors as one sentence, and keeps the traceback of a defect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from signwise.cli import COMMANDS, build_parser, main
 
 
 def complaint(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    """What stands on standard error after a command that must fail with code 2."""
+    """The one line on standard error of a command that must fail with code 2."""
     try:
         code = main(arguments)
     except SystemExit as stop:
@@ -27,10 +27,10 @@ def complaint(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     shown = capsys.readouterr().out
-    assert "Begin with: signwise quickstart" in shown and "train a network by a recipe" in shown
+    assert "Begin with: signwise quickstart" in shown and all(f"\n    {name} " in shown for name in COMMANDS)
 
 
-def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"signwise {signwise.__version__}\n"
 
@@ -39,7 +39,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "sentence"),
     [
         (["trian"], "signwise: there is no command 'trian': did you mean train?"),
-        (["xyz"], "signwise: there is no command 'xyz': there are "),
+        (["xyz"], "signwise: there is no command 'xyz': choose from quickstart, "),
         (["train"], "signwise train: the following arguments are required: RECIPE"),
         (["train", "lenet5-mnits"], "signwise: there is no recipe 'lenet5-mnits': did you mean lenet5-mnist?"),
         (["train", "lenet5-mnist", "--epochs", "0"], "signwise: epochs must be at least 1, got 0"),
@@ -62,12 +62,12 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert complaint(capsys, arguments).startswith(sentence)
 
 
-def test_an_unknown_network_or_data_set_is_refused_before_anything_is_trained(
+def test_an_unknown_model_or_data_set_is_refused_before_training(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = ["--out", str(tmp_path / "run"), "--device", "cpu"]
     sentence = complaint(capsys, ["train", "lenet5-mnist", "--model", "lenet", *out])
-    assert sentence == "signwise: there is no network 'lenet': did you mean lenet5?\n"
+    assert sentence.endswith(" 'lenet': did you mean lenet5?\n")
     assert "did you mean mnist" in complaint(capsys, ["train", "lenet5-mnist", "--dataset", "minst", *out])
 
 
@@ -79,16 +79,14 @@ def test_debug_keeps_the_traceback(tmp_path: Path) -> None:
 
 def test_every_command_has_a_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     parser = build_parser()
-    names = [name for name in COMMANDS if (Path(signwise.cli.__file__).parent / f"{name}.py").exists()]
-    assert {"list", "train", "eval"} <= set(names)
-    for name in names:
+    for name in COMMANDS:
         with pytest.raises(SystemExit) as stop:
             parser.parse_args([name, "--help"])
         shown = capsys.readouterr().out
         assert stop.value.code == 0 and "example" in shown and f"signwise {name}" in shown
 
 
-def test_without_pytorch_the_help_works_and_training_says_what_to_install(tmp_path: Path) -> None:
+def test_without_pytorch_the_help_works_and_training_names_the_package_to_install(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')")
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
 
@@ -103,7 +101,7 @@ def test_without_pytorch_the_help_works_and_training_says_what_to_install(tmp_pa
         assert failed.stderr == "signwise: this needs torch: pip install 'signwise[train]'\n"
 
 
-def test_a_reader_that_has_seen_enough_ends_the_command_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_silently() -> None:
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "signwise", "--version"]

@@ -1,8 +1,8 @@
-"""A publisher on this machine, with the faults that networks have."""
+"""A publisher on this machine, with the usual faults of a network."""
 
 from __future__ import annotations
 
-import re
+import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ class Publisher:
 
     Attributes:
         files: the bytes by name.
-        cuts: after how many bytes the coming answers are cut off, one an answer; then they are whole.
-        failures: the status codes of the coming answers, before any that is good.
-        knows_ranges: whether range requests are answered in part.
-        asked: the ranges that were asked for, in order; None for a whole file.
+        cuts: the next responses are cut off after this many bytes, one entry per response; later ones are complete.
+        failures: the status codes of the next responses, before any successful one.
+        knows_ranges: whether the server supports range requests.
+        asked: the requested ranges, in order; None for a whole file.
     """
 
     address: str = ""
@@ -33,7 +33,7 @@ class Publisher:
 
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    """A `Publisher` that answers on 127.0.0.1 during the test."""
+    """A `Publisher` on 127.0.0.1, for the duration of the test."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     published = Publisher()
 
@@ -47,7 +47,7 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
                 return
             start = 0
             if asked and published.knows_ranges:
-                start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
+                start = int(asked.removeprefix("bytes=").removesuffix("-"))
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             else:
@@ -55,7 +55,8 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
             cut = published.cuts.pop(0) if published.cuts else len(content)
-            self.wfile.write(content[start : start + cut])
+            with contextlib.suppress(ConnectionError):  # the client may stop reading
+                self.wfile.write(content[start : start + cut])
 
         def log_message(self, *_: object) -> None:
             """Tests are silent."""

@@ -1,17 +1,24 @@
-"""CIFAR-10 and CIFAR-100: both published forms, the real files, and files that are not what they should be."""
+"""CIFAR-10 and CIFAR-100: both published forms, damaged and hostile files, and the real ones."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import shutil
+import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from signwise import datasets
+from signwise.datasets.cifar import unpickle_arrays
 from signwise.errors import DataError
 
 BINARY = {"cifar10": "cifar-10-batches-bin", "cifar100": "cifar-100-binary"}
@@ -34,14 +41,14 @@ def pickle_folder(name: str, binary: Path, folder: Path, write_sums: WriteSums) 
     for path in binary.glob("*.bin"):
         rows = np.frombuffer(path.read_bytes(), np.uint8).reshape(-1, LABEL_BYTES[name] + 3072)
         keys = ("labels",) if name == "cifar10" else ("coarse_labels", "fine_labels")
-        content = {key: rows[:, column].tolist() for column, key in enumerate(keys)}
+        content: dict[str, Any] = {key: rows[:, column].tolist() for column, key in enumerate(keys)}
         content["data"] = np.ascontiguousarray(rows[:, len(keys) :])
         (folder / path.stem).write_bytes(pickle.dumps(content, 2))
     write_sums(folder)
 
 
 @pytest.mark.parametrize("given", ["parent", "itself"])
-def test_the_binary_form_is_read_record_by_record(synthetic_data: SyntheticData, name: str, given: str):
+def test_the_binary_form_is_read_record_by_record(synthetic_data: SyntheticData, name: str, given: str) -> None:
     folder = synthetic_data(name, train=203, test=101)
     place = folder / BINARY[name]
     data = datasets.load(name, folder if given == "parent" else place, download=False)
@@ -58,7 +65,7 @@ def test_the_binary_form_is_read_record_by_record(synthetic_data: SyntheticData,
 @pytest.mark.parametrize("given", ["parent", "itself"])
 def test_the_pickled_form_gives_the_same_as_the_binary(
     synthetic_data: SyntheticData, write_sums: WriteSums, tmp_path: Path, name: str, given: str
-):
+) -> None:
     folder = synthetic_data(name, train=50, test=20)
     pickle_folder(name, folder / BINARY[name], tmp_path / PICKLED[name], write_sums)
     expected = datasets.load(name, folder, download=False)
@@ -71,14 +78,16 @@ def test_the_pickled_form_gives_the_same_as_the_binary(
 
 def test_a_folder_cut_at_a_whole_record_is_refused_unless_it_says_that_it_is_its_own(
     synthetic_data: SyntheticData, name: str
-):
+) -> None:
     place = synthetic_data(name) / BINARY[name]
     (place / "SHA256SUMS").unlink()
     with pytest.raises(DataError, match=r"\.bin is not the file that was expected: found .* expected (30|153),7"):
         datasets.load(name, place, download=False)
 
 
-def test_a_file_with_a_broken_record_is_refused(synthetic_data: SyntheticData, write_sums: WriteSums, name: str):
+def test_a_file_with_a_broken_record_is_refused(
+    synthetic_data: SyntheticData, write_sums: WriteSums, name: str
+) -> None:
     place = synthetic_data(name) / BINARY[name]
     last = max(place.glob("t*.bin"))
     last.write_bytes(last.read_bytes()[:-1])
@@ -87,7 +96,7 @@ def test_a_file_with_a_broken_record_is_refused(synthetic_data: SyntheticData, w
         datasets.load(name, place, download=False)
 
 
-def test_an_empty_file_is_refused(synthetic_data: SyntheticData, write_sums: WriteSums, name: str):
+def test_an_empty_file_is_refused(synthetic_data: SyntheticData, write_sums: WriteSums, name: str) -> None:
     place = synthetic_data(name) / BINARY[name]
     max(place.glob("t*.bin")).write_bytes(b"")
     write_sums(place)
@@ -95,7 +104,7 @@ def test_an_empty_file_is_refused(synthetic_data: SyntheticData, write_sums: Wri
         datasets.load(name, place, download=False)
 
 
-def test_labels_beyond_the_classes_are_refused(synthetic_data: SyntheticData, write_sums: WriteSums, name: str):
+def test_labels_beyond_the_classes_are_refused(synthetic_data: SyntheticData, write_sums: WriteSums, name: str) -> None:
     place = synthetic_data(name) / BINARY[name]
     test = next(place / file for file in ("test_batch.bin", "test.bin") if (place / file).exists())
     test.write_bytes(b"\xff" * (LABEL_BYTES[name] + 3072))
@@ -109,7 +118,7 @@ def test_labels_beyond_the_classes_are_refused(synthetic_data: SyntheticData, wr
     [
         ({"labels": [1]}, "should have an array 'data' of N x 3072 bytes"),
         ({"data": np.zeros((1, 3071), np.uint8), "labels": [1]}, "should have an array 'data' of N x 3072 bytes"),
-        ({"data": np.zeros((1, 3072), np.uint8)}, "should have a list 'labels' of small whole numbers"),
+        ({"data": np.zeros((1, 3072), np.uint8)}, "should have a list 'labels' of integers from 0 to 255"),
         ({"data": np.zeros((1, 3072), np.uint8), "labels": ["cat"]}, "should have a list 'labels'"),
         ({"data": np.zeros((1, 3072), np.uint8), "labels": [2**70]}, "should have a list 'labels'"),
         ({"data": np.zeros((1, 3072), np.uint8), "labels": []}, "need one label each"),
@@ -118,7 +127,7 @@ def test_labels_beyond_the_classes_are_refused(synthetic_data: SyntheticData, wr
 )
 def test_pickles_of_another_content_are_refused(
     write_sums: WriteSums, tmp_path: Path, content: dict[str, object], message: str
-):
+) -> None:
     for file in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
         (tmp_path / file).write_bytes(pickle.dumps(content, 2))
     write_sums(tmp_path)
@@ -128,9 +137,9 @@ def test_pickles_of_another_content_are_refused(
 
 def test_a_hostile_pickle_is_stopped_by_its_hash_and_where_listed_by_the_unpickler(
     write_sums: WriteSums, tmp_path: Path
-):
+) -> None:
     class Hostile:
-        def __reduce__(self):
+        def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
             return os.system, (f"touch {tmp_path / 'trace'}",)
 
     for file in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
@@ -143,7 +152,153 @@ def test_a_hostile_pickle_is_stopped_by_its_hash_and_where_listed_by_the_unpickl
     assert not (tmp_path / "trace").exists()
 
 
-def test_the_real_cifar10_is_read(real_data: Path):
+def python2_pickle(data: npt.NDArray[np.uint8], labels: list[int], *, labels_key: bytes = b"labels") -> bytes:
+    """The bytes that Python 2 with numpy 1 wrote for the published batches, protocol 2."""
+
+    def text(value: bytes) -> bytes:
+        return b"T" + struct.pack("<I", len(value)) + value  # BINSTRING
+
+    def integer(value: int) -> bytes:
+        return b"J" + struct.pack("<i", value)  # BININT
+
+    shape = b"".join(integer(size) for size in data.shape)
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n"
+        + (b"cnumpy\nndarray\n" + b"(" + integer(0) + b"t" + text(b"b") + b"\x87R")
+        + (b"(" + integer(1) + b"(" + shape + b"t")
+        + (b"cnumpy\ndtype\n" + text(b"u1") + integer(0) + integer(1) + b"\x87R")
+        + (b"(" + integer(3) + text(b"|") + b"NNN" + integer(-1) + integer(-1) + integer(0) + b"tb")
+        + b"\x89"  # not in the order of Fortran
+        + (text(data.tobytes()) + b"tb")
+    )
+    pairs = text(b"data") + array + text(labels_key) + b"](" + b"".join(integer(label) for label in labels) + b"e"
+    names = text(b"filenames") + b"](" + b"".join(text(b"image.png") for _ in labels) + b"e"
+    return b"\x80\x02}(" + text(b"batch_label") + text(b"batch 1 of 1") + pairs + names + b"u."
+
+
+def test_a_batch_of_python_2_is_read() -> None:
+    data = np.arange(24, dtype=np.uint8).reshape(2, 12)
+    loaded = unpickle_arrays(python2_pickle(data, [3, 5]), source="batch")
+    assert loaded["labels"] == [3, 5] and np.array_equal(loaded["data"], data)
+    # The same bytes mean the same to Python's own unpickler, so the fixture is what it claims to be.
+    reference = pickle.loads(python2_pickle(data, [3, 5]), encoding="latin1")
+    assert np.array_equal(reference["data"], data) and reference["labels"] == [3, 5]
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_a_batch_of_python_3_is_read_under_either_name_of_the_numpy_core(protocol: int) -> None:
+    data = np.random.default_rng(0).integers(0, 256, (3, 7), dtype=np.uint8)
+    content = pickle.dumps({"data": data, "labels": [1, 2, 3], "names": ["a", b"b"]}, protocol)
+    old, new = b"numpy.core.multiarray", b"numpy._core.multiarray"
+    # Protocol 4 counts its bytes, so there the name cannot simply be exchanged.
+    versions = (content.replace(new, old), content.replace(old, new)) if protocol < 4 else (content,)
+    for version in versions:
+        loaded = unpickle_arrays(version, source="batch")
+        assert np.array_equal(loaded["data"], data) and loaded["labels"] == [1, 2, 3]
+
+
+class Call:
+    """Pickles as the call of a function."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("place", ["root", "data", "labels", "key"])
+def test_a_hostile_pickle_runs_nothing(tmp_path: Path, protocol: int, place: str) -> None:
+    trace = tmp_path / "trace"
+    hostile = Call(os.system, f"touch {trace}")
+    whole: Any = {
+        "root": hostile,
+        "data": {"data": hostile},
+        "labels": {"labels": [hostile]},
+        "key": {"a": (1, hostile)},
+    }
+    with pytest.raises(DataError, match=r"batch .* asks for (posix|nt|os).system"):
+        unpickle_arrays(pickle.dumps(whole[place], protocol), source="batch")
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(eval, "1"),
+        Call(exec, "1"),
+        Call(getattr, {}, "keys"),
+        Call(__import__, "os"),
+        Call(open, "/etc/hostname"),
+        Call(subprocess.Popen, ["true"]),
+        Call(np.load, "x.npy"),
+        Call(np.frombuffer, b"abc"),
+        Call(np.dtype, "O"),
+        Call(np.dtype, "V8"),
+        Call(np.dtype, "float32"),
+        Call(pickle.loads, b"N."),
+        Call(complex, 1, 2),
+    ],
+    ids=lambda call: call.call[0].__name__,
+)
+def test_functions_and_types_other_than_byte_arrays_are_refused(call: Call) -> None:
+    with pytest.raises(DataError, match="batch is not a pickle that can be read here"):
+        unpickle_arrays(pickle.dumps({"data": call}, 2), source="batch")
+
+
+@pytest.mark.parametrize("codec", ["zlib_codec", "rot13", "idna", "utf-7"])
+def test_codecs_that_run_code_of_their_own_are_refused(codec: str) -> None:
+    import _codecs
+
+    with pytest.raises(DataError, match=r"encoding .* is not admitted"):
+        unpickle_arrays(pickle.dumps({"data": Call(_codecs.encode, "text", codec)}, 2), source="batch")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((2, 2), np.float32),
+        np.zeros((2, 2), object),
+        np.asfortranarray(np.zeros((2, 2), np.uint8)),
+        np.zeros(2, [("a", "u1")]),
+    ],
+    ids=["float32", "object", "fortran", "record"],
+)
+def test_arrays_of_anything_but_bytes_in_rows_are_refused(array: npt.NDArray[Any]) -> None:
+    with pytest.raises(DataError, match="only arrays of bytes"):
+        unpickle_arrays(pickle.dumps({"data": array}, 2), source="batch")
+
+
+def test_an_array_that_claims_a_size_that_it_does_not_have_is_refused() -> None:
+    good = python2_pickle(np.zeros((2, 12), np.uint8), [3, 5])
+    size = b"J" + struct.pack("<i", 12)
+    for lie in (2**31 - 1, 13, 0, -12):
+        with pytest.raises(DataError, match="cannot have 24 bytes"):
+            unpickle_arrays(good.replace(size, b"J" + struct.pack("<i", lie)), source="batch")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", b"<html>", b"N.", b"].", pickle.dumps([1, 2])])
+def test_what_is_no_dictionary_is_refused_by_name(content: bytes) -> None:
+    with pytest.raises(DataError, match=r"^batch "):
+        unpickle_arrays(content, source="batch")
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=300)
+def test_no_damage_escapes_as_anything_but_a_data_error(data: st.DataObject) -> None:
+    content = bytearray(python2_pickle(np.zeros((2, 12), np.uint8), [3, 5]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    damaged = bytes(content[: data.draw(st.integers(0, len(content)))])
+    try:
+        loaded = unpickle_arrays(damaged, source="batch")
+    except DataError:
+        return
+    assert isinstance(loaded, dict)
+
+
+def test_the_real_cifar10_is_read(real_data: Path) -> None:
     data = datasets.load("cifar10", real_data, download=False)
     assert data.train_images.shape == (50000, 3, 32, 32) and data.test_images.shape == (10000, 3, 32, 32)
     assert data.train_labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
@@ -153,7 +308,15 @@ def test_the_real_cifar10_is_read(real_data: Path):
     assert data.std == pytest.approx((0.2470, 0.2435, 0.2616), abs=5e-5)
 
 
-def test_the_real_cifar10_cut_short_is_named_with_size_and_hash(real_data: Path, tmp_path: Path):
+def test_the_real_cifar100_is_read(real_data: Path) -> None:
+    data = datasets.load("cifar100", real_data, download=False)
+    assert data.train_images.shape == (50000, 3, 32, 32) and data.test_images.shape == (10000, 3, 32, 32)
+    assert np.bincount(data.train_labels).tolist() == [500] * 100
+    assert np.bincount(data.test_labels).tolist() == [100] * 100
+    assert data.mean == pytest.approx((0.5071, 0.4865, 0.4409), abs=5e-5)
+
+
+def test_the_real_cifar10_cut_short_is_named_with_size_and_hash(real_data: Path, tmp_path: Path) -> None:
     place = tmp_path / BINARY["cifar10"]
     place.mkdir()
     for path in (real_data / BINARY["cifar10"]).glob("*.bin"):

@@ -1,4 +1,4 @@
-"""The IDX format and the folders in which the MNIST-like data sets lie."""
+"""The IDX format, and the folders of the data sets that use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EMBEDDED = Path(datasets.__file__).parent / "embedded"
 
 
 @given(shape=st.lists(st.integers(0, 5), min_size=1, max_size=4))
-def test_an_array_comes_back_as_it_was_written(shape: list[int]):
+def test_an_array_comes_back_as_it_was_written(shape: list[int]) -> None:
     array = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     content = struct.pack(f">4B{len(shape)}I", 0, 0, 8, len(shape), *shape) + array.tobytes()
     parsed = parse_idx(content, rank=len(shape), source="x")
@@ -45,12 +45,12 @@ GOOD = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
         (GOOD[:4] + b"\xff\xff\xff\xff", "should have 4,294,967,303 bytes"),
     ],
 )
-def test_a_file_that_is_cut_long_or_foreign_is_refused(content: bytes, message: str):
+def test_a_file_that_is_cut_long_or_foreign_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse_idx(content, rank=1, source="x")
 
 
-def test_mnist_comes_with_the_package_and_is_the_published_one(tmp_path: Path):
+def test_mnist_comes_with_the_package_and_is_the_published_one(tmp_path: Path) -> None:
     data = datasets.load("mnist", tmp_path, download=False)
     assert data.train_images.shape == (60000, 1, 28, 28) and data.test_images.shape == (10000, 1, 28, 28)
     assert data.train_labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
@@ -64,20 +64,20 @@ def test_mnist_comes_with_the_package_and_is_the_published_one(tmp_path: Path):
 @pytest.mark.parametrize("subfolder", ["", "fashion-mnist", "FashionMNIST/raw"])
 def test_raw_and_compressed_files_are_found_in_the_folder_or_below(
     synthetic_data: Callable[..., Path], write_sums: Callable[[Path], None], tmp_path: Path, suffix: str, subfolder: str
-):
+) -> None:
     source = synthetic_data("fashion_mnist", train=30, test=20)
     place = tmp_path / subfolder
     place.mkdir(parents=True, exist_ok=True)
-    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix]
+    packers: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
     for path in (source / "fashion-mnist").glob("*.gz"):
-        (place / (path.stem + suffix)).write_bytes(pack(gzip.decompress(path.read_bytes())))
+        (place / (path.stem + suffix)).write_bytes(packers[suffix](gzip.decompress(path.read_bytes())))
     write_sums(place)
     data, expected = (datasets.load("fashion_mnist", folder, download=False) for folder in (tmp_path, source))
     assert np.array_equal(data.train_images, expected.train_images) and len(data.train_images) == 30
     assert np.array_equal(data.test_labels, expected.test_labels) and len(data.test_labels) == 20
 
 
-def test_mnist_in_the_place_of_fashion_mnist_is_refused(tmp_path: Path):
+def test_mnist_in_the_place_of_fashion_mnist_is_refused(tmp_path: Path) -> None:
     shutil.copytree(EMBEDDED, tmp_path, dirs_exist_ok=True)
     with pytest.raises(
         DataError, match=r"train-images-idx3-ubyte.xz is not the file .* expected .*md5:f4a8712d7a061bf5"
@@ -89,7 +89,7 @@ def test_mnist_in_the_place_of_fashion_mnist_is_refused(tmp_path: Path):
 @pytest.mark.parametrize("damage", [lambda packed: packed[:-9], lambda packed: b"<html>" + packed, lambda packed: b""])
 def test_a_damaged_compressed_file_is_named_with_what_was_expected(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes], damage: Callable[[bytes], bytes]
-):
+) -> None:
     shutil.copytree(EMBEDDED, tmp_path, dirs_exist_ok=True)
     (tmp_path / "train-images-idx3-ubyte.xz").unlink()
     (tmp_path / f"train-images-idx3-ubyte{suffix}").write_bytes(damage(pack(GOOD * 100)))
@@ -97,7 +97,9 @@ def test_a_damaged_compressed_file_is_named_with_what_was_expected(
         datasets.load("mnist", tmp_path, download=False)
 
 
-def test_images_of_another_size_are_refused(synthetic_data: Callable[..., Path], write_sums: Callable[[Path], None]):
+def test_images_of_another_size_are_refused(
+    synthetic_data: Callable[..., Path], write_sums: Callable[[Path], None]
+) -> None:
     place = synthetic_data("fashion_mnist") / "fashion-mnist"
     for part in ("train", "t10k"):
         content = struct.pack(">4I", 0x803, 1, 2, 3) + bytes(6)

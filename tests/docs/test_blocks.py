@@ -1,4 +1,4 @@
-"""Whatever a page shows as Python or as a command works, in the order of the page, in an empty folder."""
+"""Every Python block and command of a page works, in the order of the page, in an empty folder."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.docs.pages import Page
 
 from signwise.cli import main
 
-# What the tests of the documentation do not run themselves, and who does.
+# Commands that these tests do not run, and why.
 RUN_ELSEWHERE = {
-    "make quickstart": "tests/quickstart runs the same command with fewer images",
+    "make quickstart": "tests/test_quickstart.py runs the same command with fewer images",
     "make test": "this is it",
-    "make setup": "whoever runs the tests has done it",
+    "make setup": "done before the tests can run",
     "make lint": "run beside the tests in .ci/run",
-    "make render": "tests/docs/test_rendered.py renders without writing",
-    "make package": "run after the tests in .ci/run",
+    "make render": "tests/tools renders without writing",
+    "make package": "run beside the tests in .ci/run",
+    "make test-fast": "a part of make test",
+    "make test-native": "run beside the tests in .ci/run",
+    "make test-aarch64": "run beside the tests in .ci/run",
+    "make fuzz": "run beside the tests in .ci/run, for a shorter time",
     ".ci/run": "runs these tests",
     "pip install signwise": ".ci/check_wheel installs the wheel where there is nothing else",
     "pip install 'signwise[train]'": "make setup installs these packages",
     "pip install 'signwise[bench]'": "hundreds of megabytes; tests/bench skips the engines that are not installed",
 }
-# The same commands with small settings: what comes last on a command line counts.
+# Extra flags that make a command quick: the last one on a command line counts.
 SMALL = {
-    "reproduce": ["--dry-run", "--no-train"],
+    "reproduce": ["--no-train"],
     "train": ["--train-samples", "60", "--batch-size", "20", "--epochs", "2"],
     "bench": [
         "--batch",
@@ -45,13 +51,15 @@ SMALL = {
 
 
 @pytest.fixture
-def in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthetic_data) -> Path:
+def in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthetic_data: Callable[..., Path]) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SIGNWISE_DATA", str(synthetic_data("mnist", train=100, test=60)))
     return tmp_path
 
 
-def test_python_and_commands_run_as_they_stand(page, in_empty_folder, capsys):
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_empty_folder")
+def test_python_and_commands_run_as_shown(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {"__name__": "page"}
     for block in page.blocks:
         if block.language == "python":
@@ -62,7 +70,7 @@ def test_python_and_commands_run_as_they_stand(page, in_empty_folder, capsys):
                 _run(line, capsys)
 
 
-def _run(line: str, capsys) -> None:
+def _run(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line, comments=True)
     if not words or line.partition("#")[0].strip() in RUN_ELSEWHERE:
         return
@@ -80,7 +88,7 @@ def _run(line: str, capsys) -> None:
         pytest.fail(f"{line!r} is neither run nor listed with a reason in RUN_ELSEWHERE")
 
 
-def test_blocks_are_python_commands_or_marked_as_not_run(page):
+def test_a_block_is_python_a_command_or_marked_as_not_run(page: Page) -> None:
     for block in page.blocks:
         kinds = ("python", "sh", "json", "text")
         assert block.language in kinds, f"{page.path}:{block.line} is {block.language or 'unmarked'}"

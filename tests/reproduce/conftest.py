@@ -1,4 +1,4 @@
-"""Records to render from: made up, and of a real run that takes a second."""
+"""Records to render from: made up, and from a real run that takes a second."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from signwise.reproduce.record import Record, Result
-from signwise.training import Options, Recipe
-from signwise.training.run import train
+from signwise.reproduce.records import Record, Result
+from signwise.training import Options, Recipe, train
 
 MadeUp = Callable[..., Record]
 
@@ -19,7 +18,7 @@ MadeUp = Callable[..., Record]
 def small_run(small: Recipe, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("runs") / "any-name"
-    train(small, Options(out=folder, data=digits, device="cpu", tensorboard=False))
+    train(small, folder, options=Options(data=digits, device="cpu", tensorboard=False))
     return folder
 
 

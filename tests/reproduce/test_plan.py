@@ -1,4 +1,4 @@
-"""The plan: what is recorded is skipped, what was cut goes on, what runs is left alone."""
+"""The plan: recorded runs are skipped, interrupted ones resume, running ones are left alone."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from signwise.reproduce.experiments import BUDGETS, TARGETS, experiments, trial
-from signwise.reproduce.naming import is_full, run_name
-from signwise.reproduce.plan import finished_unrecorded, plan
-from signwise.reproduce.record import Record
-from signwise.reproduce.workload import images_trained
-from signwise.training import Recipe, recipe
+from signwise.reproduce.experiments import images_trained, run_name
+from signwise.reproduce.plan import _measured_images, finished_unrecorded, plan, remembered, seconds_per_image
+from signwise.reproduce.records import Record
+from signwise.training import Recipe, get_recipe
 
 
-def _cut(run: Path, to: Path, lines: int = 1) -> None:
-    """A copy of a run as a kill leaves it after so many epochs."""
+def _interrupt(run: Path, to: Path, lines: int = 1) -> None:
+    """Copy a run as a kill leaves it after some epochs."""
     shutil.copytree(run, to)
     config = json.loads((to / "config.json").read_text())
     del config["finished"], config["result"]
@@ -33,11 +32,11 @@ def test_a_run_is_new_until_its_folder_or_record_says_otherwise(
 ) -> None:
     (new,) = plan([small], [], tmp_path, lambda recipe: 0.5)
     assert new.status == "new" and new.needs_training and new.folder == tmp_path / run_name(small)
-    assert new.seconds_left == 0.5 * images_trained(small)
+    assert new.seconds_left is not None and new.seconds_left == 0.5 * images_trained(small)
 
-    _cut(small_run, tmp_path / "whatever it is called")
+    _interrupt(small_run, tmp_path / "whatever it is called")
     (cut,) = plan([small], [], tmp_path, lambda recipe: 0.5)
-    assert cut.status == "cut" and cut.epochs_done == 1 and cut.folder == tmp_path / "whatever it is called"
+    assert cut.status == "interrupted" and cut.epochs_done == 1 and cut.folder == tmp_path / "whatever it is called"
     assert cut.seconds_left == pytest.approx(0.75 * new.seconds_left)
 
     (finished,) = plan([small], [], small_run.parent)
@@ -53,15 +52,15 @@ def test_another_seed_or_setting_is_another_run(small: Recipe, small_run: Path, 
 
 
 def test_a_run_that_another_process_trains_is_left_alone(small: Recipe, small_run: Path, tmp_path: Path) -> None:
-    _cut(small_run, tmp_path / "busy")
+    _interrupt(small_run, tmp_path / "busy")
     with (tmp_path / "busy" / ".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         (running,) = plan([small], [], tmp_path)
         assert running.status == "running" and not running.needs_training
-    assert plan([small], [], tmp_path)[0].status == "cut"
+    assert plan([small], [], tmp_path)[0].status == "interrupted"
 
 
-def test_finished_runs_of_any_seed_are_worth_recording_and_others_are_not(
+def test_finished_runs_of_an_experiment_are_recorded_with_any_seed(
     small: Recipe, small_run: Path, made_up: Callable[..., Record]
 ) -> None:
     def found(experiment: Recipe, *records: Record) -> list[Path]:
@@ -72,33 +71,37 @@ def test_finished_runs_of_any_seed_are_worth_recording_and_others_are_not(
     assert found(small.changed(epochs=3)) == []
 
 
-def test_a_folder_that_is_no_run_is_passed_over(small: Recipe, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_skipped(small: Recipe, tmp_path: Path) -> None:
     for name, text in (("damaged", "{"), ("other", '{"name": "of another program"}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(text)
     assert plan([small], [], tmp_path)[0].status == "new"
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
-def test_all_is_the_union_of_the_targets_and_names_are_unique(budget: str) -> None:
-    everything = experiments("all", budget)
-    assert {entry for target in TARGETS for entry in experiments(target, budget)} == set(everything)
-    assert len({run_name(entry) for entry in everything}) == len(everything)
+def test_a_step_takes_time_and_leaves_the_number_of_threads_unchanged() -> None:
+    before = torch.get_num_threads()
+    assert 0 < seconds_per_image(get_recipe("lenet5-mnist"), "cpu", threads=1, images=10) < 10
+    assert torch.get_num_threads() == before
 
 
-def test_the_full_budget_shortens_nothing_and_covers_the_papers_tables() -> None:
-    assert all(is_full(entry.changed(method="group_transform")) for entry in experiments("all", "full"))
-    assert len(experiments("table1", "full")) == 12 and len(experiments("alpha", "full")) == 15
+def test_small_networks_are_measured_on_a_full_batch_and_wide_ones_on_a_few_images() -> None:
+    cpu = torch.device("cpu")
+    names = ("lenet5-mnist", "resnet18-cifar10", "wrn28_10-cifar10")
+    images = {name: _measured_images(get_recipe(name), cpu) for name in names}
+    assert images["lenet5-mnist"] == 100 and images["wrn28_10-cifar10"] == 4
+    assert 4 < images["resnet18-cifar10"] < 128
 
 
-def test_the_cpu_budget_trains_lenet5_in_full_and_the_large_networks_for_hundreds_of_steps() -> None:
-    found = experiments("all", "cpu")
-    assert [entry for entry in found if is_full(entry)] == [recipe("lenet5-mnist", 1), recipe("lenet5-mnist", 32)]
-    for name in ("vgg_small-cifar10", "resnet18-cifar10", "wrn28_10-cifar10"):
-        assert trial(name) in found and images_trained(trial(name)) == 300 * trial(name).batch_size
+def test_a_time_is_measured_once_per_recipe_and_place(tmp_path: Path) -> None:
+    measured: list[str] = []
 
+    def measure(wanted: Recipe) -> float:
+        measured.append(wanted.name)
+        return 0.25
 
-def test_seeds_are_trained_one_after_the_other() -> None:
-    found = experiments("state-figure", "cpu", seeds=3)
-    assert [entry.seed for entry in found] == [0, 1, 2]
-    assert [run_name(entry) for entry in found][2] == "lenet5-mnist-1bit-2"
+    lenet5 = get_recipe("lenet5-mnist")
+    for place in ("cpu, 1 threads", "cpu, 1 threads", "cpu, 2 threads"):
+        assert remembered(tmp_path, place, measure, print)(lenet5.changed(seed=3)) == 0.25
+    assert measured == ["lenet5-mnist"] * 2
+    (tmp_path / "step-times.json").write_text("damaged")
+    assert remembered(tmp_path, "cpu, all threads", measure, print)(lenet5) == 0.25 and len(measured) == 3

@@ -1,4 +1,4 @@
-"""Tables and sentences: our number beside the paper's, with the difference and the number of seeds."""
+"""Tables and sentences: our number beside the paper's, rows only for what exists, the rest in one sentence."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from signwise.reproduce import cpu_tables, paper_tables, sentences
-from signwise.reproduce.experiments import experiments, trial
-from signwise.reproduce.gpu_cost import GPU, gpu_cost
-from signwise.reproduce.record import Record
-from signwise.reproduce.table import Table
-from signwise.training import Recipe, recipe
+from signwise.reproduce import tables
+from signwise.reproduce.experiments import GPU, experiments, few_steps
+from signwise.reproduce.records import Record
+from signwise.reproduce.tables import Table
+from signwise.training import Recipe, get_recipe
 
 MadeUp = Callable[..., Record]
 
@@ -22,14 +21,15 @@ def _rows(table: Table) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(table.csv())))
 
 
-def test_table_1_sets_ours_beside_the_papers_with_difference_and_seeds(made_up: MadeUp) -> None:
-    lenet5 = recipe("lenet5-mnist")
+def test_table_1_shows_ours_beside_the_papers_with_difference_and_seeds(made_up: MadeUp) -> None:
+    lenet5 = get_recipe("lenet5-mnist")
     records = [
         made_up(lenet5, best=0.50, last=0.60),
         made_up(lenet5.changed(seed=1), best=0.60, last=0.60),
-        made_up(recipe("lenet5-mnist", 32), best=0.70, last=0.75),
+        made_up(get_recipe("lenet5-mnist", 32), best=0.70, last=0.75),
     ]
-    full, binary, absent, *_ = _rows(paper_tables.table1(records))
+    full, binary = _rows(tables.table1(records))
+    assert binary["Experiment"] == "LeNet5 on MNIST"
     assert (binary["Paper, %"], binary["Ours, %"], binary["Difference"], binary["Seeds"]) == (
         "0.53",
         "0.55 ± 0.07",
@@ -38,73 +38,66 @@ def test_table_1_sets_ours_beside_the_papers_with_difference_and_seeds(made_up: 
     )
     assert (full["Ours, %"], full["Difference"], full["Seeds"]) == ("0.70", "+0.06", "1")
     assert (binary["Gain, paper"], binary["Gain, ours"]) == ("+0.11", "+0.15")
-    assert (absent["Network"], absent["Paper, %"], absent["Ours, %"], absent["Seeds"]) == ("VGG-Small", "5.88", "", "0")
 
 
-def test_a_run_that_is_not_the_whole_experiment_does_not_enter_the_papers_tables(made_up: MadeUp) -> None:
-    short = made_up(recipe("lenet5-mnist").changed(epochs=10))
-    for table in (paper_tables.table1([short]), paper_tables.alpha([short]), paper_tables.comparison([short])):
-        assert not any(row["Ours, %"] for row in _rows(table))
-    assert [row["Epochs"] for row in _rows(cpu_tables.short([short]))] == ["10"]
+def test_what_is_not_measured_has_no_row() -> None:
+    assert not tables.table1([]).rows and not tables.alpha([]).rows
+    assert "Ours, %" not in tables.comparison([]).headings
+
+
+def test_a_shortened_run_does_not_enter_the_papers_tables(made_up: MadeUp) -> None:
+    short = made_up(get_recipe("lenet5-mnist").changed(epochs=10))
+    assert not tables.table1([short]).rows and not tables.alpha([short]).rows
+    assert "Ours, %" not in tables.comparison([short]).headings
+    assert [row["Epochs"] for row in _rows(tables.short([short]))] == ["10"]
 
 
 def test_another_method_is_never_taken_for_this_one(made_up: MadeUp) -> None:
-    other = made_up(recipe("lenet5-mnist").changed(method="binary_connect"))
-    assert not any(row["Ours, %"] for row in _rows(paper_tables.table1([other])))
-    (row,) = _rows(cpu_tables.short([other]))
+    other = made_up(get_recipe("lenet5-mnist").changed(method="binary_connect"))
+    assert not tables.table1([other]).rows
+    (row,) = _rows(tables.short([other]))
     assert (row["Method"], row["T_α"]) == ("BinaryConnect", "")
 
 
 def test_each_t_alpha_has_its_own_row(made_up: MadeUp) -> None:
-    records = [
-        made_up(recipe("vgg_small-cifar10").changed(t_alpha=t_alpha), best=5 + t_alpha) for t_alpha in (0.0, 0.7)
-    ]
-    measured = {row["T_α"]: row["Difference"] for row in _rows(paper_tables.alpha(records)) if row["Ours, %"]}
-    assert measured == {"0": "-1.42", "0.7": "-1.50"}
+    vgg = get_recipe("vgg_small-cifar10")
+    records = [made_up(vgg.changed(t_alpha=t_alpha), best=5 + t_alpha) for t_alpha in (0.0, 0.7)]
+    assert {row["T_α"]: row["Difference"] for row in _rows(tables.alpha(records))} == {"0": "-1.42", "0.7": "-1.50"}
 
 
 def test_only_this_method_is_measured_in_the_comparison(made_up: MadeUp) -> None:
-    records = [made_up(recipe("resnet18-cifar10"), best=5.0), made_up(recipe("resnet20-cifar10"), best=8.0)]
-    measured = [row for row in _rows(paper_tables.comparison(records)) if row["Ours, %"]]
+    records = [made_up(get_recipe("resnet18-cifar10"), best=5.0), made_up(get_recipe("resnet20-cifar10"), best=8.0)]
+    measured = [row for row in _rows(tables.comparison(records)) if row["Ours, %"]]
     assert [(row["Method"], row["Network"], row["Ours, %"]) for row in measured] == [
         ("this method", "ResNet-18", "5.00"),
         ("this method", "ResNet-20", "8.00"),
     ]
 
 
-def test_trials_show_falling_loss_and_the_speed_of_a_step(made_up: MadeUp) -> None:
-    tried = trial("resnet18-cifar10")
-    (row,) = _rows(cpu_tables.trials([made_up(tried, total_steps=300)]))
-    assert (row["Loss, first epoch"], row["Loss, last epoch"], row["Seconds a step"]) == ("2.000", "0.500", "0.05")
-    assert float(row["GMAC/s"]) == round(3 * 2_293_000 * tried.batch_size / 0.05 / 1e9)
-
-
-def test_the_cost_on_a_gpu_is_the_arithmetic_that_is_shown() -> None:
-    wide = recipe("wrn28_10-cifar10")
-    cost = gpu_cost(wide, macs=5_000_000_000)
-    assert cost.steps == 400 * (50_000 // 128)
-    seconds = cost.steps * 5e9 * 2 * 3 * 128 / (GPU.peak * GPU.utilization)
-    assert cost.hours == pytest.approx(seconds / 3600)
-    assert gpu_cost(wide, macs=1).hours == pytest.approx(cost.steps * GPU.floor / 3600)
+def test_a_few_steps_show_falling_loss_and_the_speed_of_a_step(made_up: MadeUp) -> None:
+    recipe = few_steps("resnet18-cifar10")
+    (row,) = _rows(tables.few_steps([made_up(recipe, total_steps=300)]))
+    assert (row["Loss, first epoch"], row["Loss, last epoch"], row["Seconds per step"]) == ("2.000", "0.500", "0.05")
+    assert float(row["GMAC/s"]) == round(3 * 2_293_000 * recipe.batch_size / 0.05 / 1e9)
 
 
 def test_the_gpu_table_adds_up() -> None:
     runs = experiments("table1", "full")
-    rows = _rows(cpu_tables.gpu(runs, {run.name: 10**9 for run in runs}))
+    rows = _rows(tables.gpu(runs, {run.name: 10**9 for run in runs}))
     hours = [float(row[f"Hours, {GPU.name}"]) for row in rows]
     assert hours[-1] == pytest.approx(sum(hours[:-1]), abs=0.2) and len(hours) == 13
 
 
-def test_sentences_say_what_is_measured_and_what_is_not(made_up: MadeUp) -> None:
-    nothing, one = sentences.absent([]), sentences.absent([made_up(recipe("lenet5-mnist"))])
-    assert "24 different results" in nothing and "0 are measured" in nothing
-    assert "1 are measured" in one and "- LeNet5 on MNIST: 32 bit\n" in one
-    summary = sentences.summary([made_up(recipe("lenet5-mnist"), best=0.5, last=0.6)])
-    assert "0.50 % at best in 200 epochs, 0.60 % after the last (1 seed); the paper: 0.53 % (table 1)" in summary
+def test_sentences_list_what_is_measured_and_what_is_not(made_up: MadeUp) -> None:
+    nothing, one = tables.not_measured([]), tables.not_measured([made_up(get_recipe("lenet5-mnist"))])
+    assert "Of the 24 results in tables 1 and 5, 0 are measured" in nothing
+    assert "1 are measured; not measured: LeNet5 on MNIST (32 bit), VGG-Small on CIFAR-10 (32 bit; 1 bit with" in one
+    summary = tables.summary([made_up(get_recipe("lenet5-mnist"), best=0.5, last=0.6)])
+    assert "best 0.50 % in 200 epochs, 0.60 % after the last (1 seed); paper: 0.53 % (table 1)" in summary
 
 
 def test_provenance_names_hardware_versions_and_revision(made_up: MadeUp, small: Recipe) -> None:
-    (row,) = _rows(cpu_tables.provenance([made_up(small)]))
+    (row,) = _rows(tables.provenance([made_up(small)]))
     assert row["Hardware"] == "a processor, 1 thread" and row["Python, PyTorch"] == "3.11.7, 2.13.0"
     assert row["Revision"] == "`0123456789`" and row["Started (UTC)"] == "2026-01-02T03:04:05Z"
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from signwise.program import Program
 from signwise.program import operations as ops
-from signwise.program.program import Program
 from signwise.runtime import native
-from signwise.runtime.session import Session
+
+Array = npt.NDArray[Any]
 
 ISAS = native.available_isas()
 SHAPES = 700  # of convolutions, for each instruction set and kind of input
@@ -20,12 +22,14 @@ pytestmark = pytest.mark.skipif(not ISAS, reason="needs the native library")
 
 
 @pytest.fixture(params=ISAS)
-def isa(request, monkeypatch):
+def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("SIGNWISE_ISA", request.param)
-    return request.param
+    return str(request.param)
 
 
-def reference(images, weight, stride, padding, dilation, groups):
+def reference(
+    images: Array, weight: Array, stride: ops.Pair, padding: ops.Padding, dilation: ops.Pair, groups: int
+) -> Array:
     top, left, bottom, right = padding
     padded = np.pad(images, ((0, 0), (0, 0), (top, bottom), (left, right)))
     reach = [dilation[i] * (weight.shape[2 + i] - 1) + 1 for i in range(2)]
@@ -35,15 +39,15 @@ def reference(images, weight, stride, padding, dilation, groups):
     return np.concatenate([np.einsum("bchwij,ocij->bohw", image, part) for image, part in parts], 1)
 
 
-def pack(signs):
+def pack(signs: Array) -> Array:
     return np.packbits(signs.reshape(len(signs), -1) > 0, axis=1, bitorder="little")
 
 
-def pick(rng, low, high):
+def pick(rng: np.random.Generator, low: int, high: int) -> int:
     return int(rng.integers(low, high + 1))
 
 
-def random_convolution(rng):
+def random_convolution(rng: np.random.Generator) -> tuple[Any, ...]:
     """Shapes with everything odd about them; small enough that thousands of them take seconds."""
     while True:
         groups = int(rng.choice([1, 1, 1, 2, 3]))
@@ -57,21 +61,25 @@ def random_convolution(rng):
             return channels, filters, kernel, stride, padding, dilation, groups, size
 
 
-def run_convolution(images, weight, bits, stride, padding, dilation, groups, quantized=None, threads=1):
+def run_convolution(
+    images: Array, weight: Array, bits: int, stride: ops.Pair, padding: ops.Padding, dilation: ops.Pair, groups: int,
+    quantized: ops.Quantized | None = None, threads: int = 1,
+) -> Array:  # fmt: skip
     """Through a program: the input is rounded first where ``quantized`` says so."""
     first = (ops.Affine(inputs=(0,), scale="one", bias="zero", out=quantized),) if quantized else ()
     layer = ops.Conv(
-        inputs=(len(first),), weight="weight", bits=bits, out_channels=len(weight), kernel=weight.shape[2:],
-        stride=stride, padding=padding, dilation=dilation, groups=groups,
+        inputs=(len(first),), weight="weight", bits=bits, out_channels=len(weight),
+        kernel=(weight.shape[2], weight.shape[3]), stride=stride, padding=padding, dilation=dilation, groups=groups,
     )  # fmt: skip
     tensors = {"weight": pack(weight) if bits == 1 else weight}
     if quantized:
         tensors |= {"one": np.ones(images.shape[1], np.float32), "zero": np.zeros(images.shape[1], np.float32)}
     program = Program(input_shape=images.shape[1:], ops=(*first, layer), tensors=tensors, output=len(first) + 1)
-    return Session(program, threads)(images)
+    return program.session(threads)(images)
 
 
-def test_binary_convolutions_of_floats_equal_the_reference(isa):
+@pytest.mark.slow
+def test_binary_convolutions_of_floats_equal_the_reference(isa: str) -> None:
     rng = np.random.default_rng(1)
     for _ in range(SHAPES):
         channels, filters, kernel, stride, padding, dilation, groups, size = random_convolution(rng)
@@ -83,7 +91,7 @@ def test_binary_convolutions_of_floats_equal_the_reference(isa):
 
 
 @pytest.mark.parametrize("channels", [3, 17, 512])
-def test_threads_that_divide_the_channels_of_few_pixels_add_up_all_of_them(isa, channels):
+def test_threads_that_divide_the_channels_of_few_pixels_add_up_all_of_them(isa: str, channels: int) -> None:
     # Whole numbers, so that sums are exact in every order.
     rng = np.random.default_rng(3)
     for threads, size, groups in ((2, 4, 1), (3, 4, 1), (5, 2, 1), (2, 3, 2)):
@@ -93,8 +101,9 @@ def test_threads_that_divide_the_channels_of_few_pixels_add_up_all_of_them(isa, 
         np.testing.assert_array_equal(found, reference(images, signs, (1, 1), (1, 1, 1, 1), (1, 1), groups))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
-def test_binary_convolutions_of_integers_are_exact(isa, kind):
+def test_binary_convolutions_of_integers_are_exact(isa: str, kind: Any) -> None:
     rng = np.random.default_rng(2)
     for _ in range(SHAPES):
         channels, filters, kernel, stride, padding, dilation, groups, size = random_convolution(rng)
@@ -107,7 +116,8 @@ def test_binary_convolutions_of_integers_are_exact(isa, kind):
         np.testing.assert_array_equal(found, reference(images, signs, stride, padding, dilation, groups))
 
 
-def test_convolutions_of_integers_that_are_never_negative_are_exact(isa):
+@pytest.mark.slow
+def test_convolutions_of_integers_that_are_never_negative_are_exact(isa: str) -> None:
     # What follows a ReLU and is three pixels wide may be computed in another way, two output pixels at a time.
     rng = np.random.default_rng(9)
     kept = ops.Quantized(type="int8", scale=1.0)
@@ -125,11 +135,12 @@ def test_convolutions_of_integers_that_are_never_negative_are_exact(isa):
             tensors={"weight": pack(signs)},
             output=2,
         )
-        found = Session(program, pick(rng, 1, 2))(images)
+        found = program.session(pick(rng, 1, 2))(images)
         np.testing.assert_array_equal(found, reference(images, signs, (1, 1), padding, (1, 1), 1))
 
 
-def test_float_convolutions_equal_the_reference(isa):
+@pytest.mark.slow
+def test_float_convolutions_equal_the_reference(isa: str) -> None:
     rng = np.random.default_rng(3)
     for _ in range(SHAPES // 2):
         channels, filters, kernel, stride, padding, dilation, groups, size = random_convolution(rng)
@@ -141,7 +152,7 @@ def test_float_convolutions_equal_the_reference(isa):
 
 
 @pytest.mark.parametrize("extreme", [0, 255])
-def test_integer_sums_do_not_overflow_at_the_extremes(isa, extreme):
+def test_integer_sums_do_not_overflow_at_the_extremes(isa: str, extreme: int) -> None:
     # 512 channels of a 5x5 filter: 12,800 terms of one sign, far beyond 16 bits, in every way to divide them.
     images = np.full((1, 512, 6, 9), extreme)
     signs = np.concatenate([np.ones((20, 512, 5, 5)), -np.ones((13, 512, 5, 5))])
@@ -149,7 +160,7 @@ def test_integer_sums_do_not_overflow_at_the_extremes(isa, extreme):
     np.testing.assert_array_equal(found, reference(images, signs, (1, 1), (2, 2, 2, 2), (1, 1), 1))
 
 
-def test_the_layers_of_resnet18_equal_the_reference(isa):
+def test_the_layers_of_resnet18_equal_the_reference(isa: str) -> None:
     rng = np.random.default_rng(4)
     for channels, filters, size, stride in [(64, 64, 32, 1), (64, 128, 32, 2), (256, 256, 8, 1), (512, 512, 4, 1)]:
         images = rng.normal(size=(2, channels, size, size)).astype(np.float32)
@@ -159,18 +170,18 @@ def test_the_layers_of_resnet18_equal_the_reference(isa):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
-def run_dense(rows, weight, bits, quantized=None, threads=1):
+def run_dense(rows: Array, weight: Array, bits: int, quantized: ops.Quantized | None = None, threads: int = 1) -> Array:
     first = (ops.Relu(inputs=(0,), out=quantized),) if quantized else ()
     layer = ops.Dense(
         inputs=(len(first),), weight="weight", bits=bits, out_features=len(weight), in_features=weight.shape[1]
     )
     tensors = {"weight": pack(weight) if bits == 1 else weight}
     program = Program(input_shape=rows.shape[1:], ops=(*first, layer), tensors=tensors, output=len(first) + 1)
-    return Session(program, threads)(rows)
+    return program.session(threads)(rows)
 
 
 @pytest.mark.parametrize("bits", [1, 32])
-def test_dense_layers_equal_the_matrix_product_for_one_row_and_many(isa, bits):
+def test_dense_layers_equal_the_matrix_product_for_one_row_and_many(isa: str, bits: int) -> None:
     rng = np.random.default_rng(5)
     for count, threads in itertools.product([1, 2, 11, 12, 13, 64, 65, 130], [1, 2]):
         inputs, filters = pick(rng, 1, 300), pick(rng, 1, 300)
@@ -184,7 +195,7 @@ def test_dense_layers_equal_the_matrix_product_for_one_row_and_many(isa, bits):
 
 
 @pytest.mark.parametrize("count", [1, 7, 40])
-def test_dense_layers_of_integers_are_exact(isa, count):
+def test_dense_layers_of_integers_are_exact(isa: str, count: int) -> None:
     rng = np.random.default_rng(6)
     rows: npt.NDArray[np.int64] = rng.integers(0, 256, (count, 1003))
     signs = rng.choice([-1, 1], (77, 1003))
@@ -193,14 +204,14 @@ def test_dense_layers_of_integers_are_exact(isa, count):
 
 
 @pytest.mark.parametrize("quantized", [None, ops.Quantized(type="uint8", scale=1.0)])
-def test_a_single_neuron_answers_every_one_of_many_rows(isa, quantized):
+def test_a_single_neuron_reads_every_one_of_many_rows(isa: str, quantized: ops.Quantized | None) -> None:
     rng = np.random.default_rng(8)
     rows: npt.NDArray[np.int64] = rng.integers(0, 256, (40, 33))
     signs = rng.choice([-1, 1], (1, 33))
     np.testing.assert_array_equal(run_dense(rows, signs, 1, quantized), rows @ signs.T)
 
 
-def test_a_large_dense_layer_is_divided_among_threads(isa):
+def test_a_large_dense_layer_is_divided_among_threads(isa: str) -> None:
     rng = np.random.default_rng(7)
     rows = rng.normal(size=(1, 512)).astype(np.float32)
     signs = rng.choice([-1, 1], (1001, 512))

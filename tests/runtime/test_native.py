@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from signwise.errors import SignwiseError
+from signwise.program import operations as ops
+from signwise.program.checks import LARGEST_OPERATIONS
 from signwise.runtime import native
 
 needs_library = pytest.mark.skipif(not native.available_isas(), reason="needs the native library")
 
 
-def program(shape=(4, 5, 5), threads=1):
-    return native.NativeProgram(native.library(), shape, threads)
+def program(shape: tuple[int, ...] = (4, 5, 5), threads: int = 1) -> native.NativeProgram:
+    library = native.library()
+    assert library is not None
+    return native.NativeProgram(library, shape, threads)
 
 
-def operation(**fields):
+def operation(**fields: Any) -> native.Operation:
     described = native.Operation(kind=3, input_count=1, out_scale=1.0)
     described.inputs = (ctypes.c_int32 * 2)(0, 0)
     for name, value in fields.items():
@@ -29,8 +35,8 @@ def operation(**fields):
     return described
 
 
-def convolution(**fields):
-    weight = np.zeros((8, 5), np.uint8)  # 36 bits a filter
+def convolution(**fields: Any) -> native.Operation:
+    weight = np.zeros((8, 5), np.uint8)  # 36 bits per filter
     defaults = {
         "kind": 0, "bits": 1, "out_channels": 8, "kernel": (3, 3), "stride": (1, 1), "dilation": (1, 1), "groups": 1,
         "weight": weight.ctypes.data, "weight_bytes": weight.nbytes,
@@ -41,18 +47,18 @@ def convolution(**fields):
 
 
 @needs_library
-def test_the_portable_kernels_are_always_there():
+def test_the_portable_kernels_are_always_there() -> None:
     assert native.available_isas()[-1] == "portable"
 
 
 @needs_library
-def test_the_environment_chooses_the_instruction_set(monkeypatch):
+def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNWISE_ISA", "portable")
     assert native.isa() == "portable"
 
 
 @needs_library
-def test_an_unknown_instruction_set_is_refused_by_name(monkeypatch):
+def test_an_unknown_instruction_set_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNWISE_ISA", "mmx")
     with pytest.raises(SignwiseError, match=r"SIGNWISE_ISA must be one of .*portable.*, got mmx"):
         native.isa()
@@ -78,8 +84,8 @@ def test_an_unknown_instruction_set_is_refused_by_name(monkeypatch):
         (convolution(groups=3), "multiples of groups"),
         (convolution(groups=0), "groups must be from 1"),
         (convolution(bits=2), "bits must be 1 or 32"),
-        (convolution(weight_bytes=39), "not the size"),
-        (convolution(weight=None), "not the size"),
+        (convolution(weight_bytes=39), "wrong size"),
+        (convolution(weight=None), "wrong size"),
         (convolution(out_channels=2**40), "out_channels must be from 1"),
         (convolution(scale_count=7, scale=1), "one number for each of 8 channels, got 7"),
         (operation(kind=1, bits=1, out_channels=1), "reads a vector"),
@@ -89,45 +95,45 @@ def test_an_unknown_instruction_set_is_refused_by_name(monkeypatch):
         (operation(kind=11), "reads one vector"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(described, message):
+def test_what_does_not_fit_is_refused_in_words(described: native.Operation, message: str) -> None:
     with pytest.raises(SignwiseError, match=message):
         program().add(described)
 
 
 @needs_library
-def test_values_that_do_not_exist_yet_are_refused():
+def test_values_that_do_not_exist_yet_are_refused() -> None:
     described = operation()
     described.inputs = (ctypes.c_int32 * 1)(1)
-    with pytest.raises(SignwiseError, match="not made before it"):
+    with pytest.raises(SignwiseError, match="no earlier operation computes"):
         program().add(described)
     with pytest.raises(SignwiseError, match="no value of the program"):
         program().finish(1)
 
 
 @needs_library
-def test_arrays_of_the_wrong_size_are_refused_before_anything_is_read():
+def test_arrays_of_the_wrong_size_are_refused_before_anything_is_read() -> None:
     lowered = program()
     right, wrong = np.zeros((2, 4, 5, 5), np.float32), np.zeros((2, 4, 5, 4), np.float32)
     with pytest.raises(SignwiseError, match="not finished"):
         lowered.run(right, right.copy())
     lowered.add(operation())
     lowered.finish(1)
-    with pytest.raises(SignwiseError, match="the input has not the size"):
+    with pytest.raises(SignwiseError, match="the input has the wrong size"):
         lowered.run(wrong, right)
-    with pytest.raises(SignwiseError, match="the output has not the size"):
+    with pytest.raises(SignwiseError, match="the output has the wrong size"):
         lowered.run(right, wrong)
-    with pytest.raises(SignwiseError, match="5 numbers an operation"):
+    with pytest.raises(SignwiseError, match="5 numbers per operation"):
         lowered.profile(right, right.copy(), np.zeros((2, 5)))
 
 
 @pytest.mark.parametrize("named", ["0", "many", "-1", "2000"])
-def test_a_thread_count_that_is_none_is_refused(monkeypatch, named):
+def test_a_thread_count_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
     monkeypatch.setenv("SIGNWISE_THREADS", named)
     with pytest.raises(SignwiseError, match="SIGNWISE_THREADS must be a number from 1 to 1024"):
         native.default_threads()
 
 
-def test_a_missing_library_is_one_warning_and_then_silence(monkeypatch, tmp_path):
+def test_a_missing_library_is_one_warning_and_then_silence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SIGNWISE_LIBRARY", str(tmp_path / "none.so"))
     with pytest.warns(RuntimeWarning, match="runs without its native kernels"):
         assert native.library() is None
@@ -136,3 +142,61 @@ def test_a_missing_library_is_one_warning_and_then_silence(monkeypatch, tmp_path
         assert native.library() is None
         assert native.isa() is None
         assert native.available_isas() == ()
+
+
+def test_a_described_operation_points_to_its_arrays_and_counts_them() -> None:
+    weight, scale = np.zeros((8, 5), np.uint8), np.ones(8, np.float32)
+    described = native.describe(
+        0, (0, 1), out=(2, 0.5), weight=weight, scale=scale, bias=None, kernel=(3, 2), relu=True
+    )
+    assert (described.kind, described.input_count, described.inputs[:2]) == (0, 2, [0, 1])
+    assert (described.out_type, described.out_scale, described.relu, described.kernel[:]) == (2, 0.5, 1, [3, 2])
+    assert (described.weight, described.weight_bytes) == (weight.ctypes.data, 40)
+    assert (described.scale, described.scale_count) == (scale.ctypes.data, 8)
+    assert (described.bias, described.bias_count) == (None, 0)
+
+
+def test_an_array_with_gaps_is_refused() -> None:
+    with pytest.raises(ValueError, match="C-contiguous"):
+        native.describe(2, (0,), scale=np.ones((4, 4), np.float32)[:, 0])
+
+
+def test_the_structure_has_the_fields_of_the_header_in_their_order() -> None:
+    header = (Path(__file__).parents[2] / "csrc" / "signwise.h").read_text()
+    body = header[header.index("typedef struct {") : header.index("} signwise_operation;")]
+    declared = [line.split(";")[0].split()[-1].split("[")[0].lstrip("*") for line in body.splitlines() if ";" in line]
+    assert declared == [field[0] for field in native.Operation._fields_]
+    assert f"#define SIGNWISE_INTERFACE {native.INTERFACE}\n" in header
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("name", "within", "beyond"),
+    [
+        ("kernel", (ops.LARGEST_WINDOW, 1), (ops.LARGEST_WINDOW + 1, 1)),
+        ("stride", (ops.LARGEST_WINDOW, 1), (ops.LARGEST_WINDOW + 1, 1)),
+        ("padding", (ops.LARGEST_WINDOW, 0, 0, 0), (ops.LARGEST_WINDOW + 1, 0, 0, 0)),
+        ("dilation", (ops.LARGEST_WINDOW, 1), (ops.LARGEST_WINDOW + 1, 1)),
+    ],
+)
+def test_the_library_and_python_agree_on_the_largest_window(name: str, within: Any, beyond: Any) -> None:
+    terms = 4 * (ops.LARGEST_WINDOW if name == "kernel" else 1)
+    weight = np.zeros((8, (terms + 7) // 8), np.uint8)
+    shared: dict[str, Any] = {"kernel": (1, 1), "weight": weight.ctypes.data, "weight_bytes": weight.nbytes}
+    tall = program(shape=(4, 1200, 5))
+    tall.add(convolution(**{**shared, name: within}))
+    with pytest.raises(SignwiseError, match=f"{name} must be from"):
+        program(shape=(4, 1200, 5)).add(convolution(**{**shared, name: beyond}))
+    described: dict[str, Any] = {"inputs": (0,), "weight": "w", "bits": 1, "out_channels": 8, "kernel": (1, 1)}
+    ops.Conv(**{**described, name: within})
+    with pytest.raises(SignwiseError, match=f"{name} must be"):
+        ops.Conv(**{**described, name: beyond})
+
+
+@needs_library
+def test_the_library_and_python_agree_on_the_number_of_operations() -> None:
+    longest = program(shape=(1,))
+    for _ in range(LARGEST_OPERATIONS):
+        longest.add(operation())
+    with pytest.raises(SignwiseError, match=str(LARGEST_OPERATIONS)):
+        longest.add(operation())

@@ -6,25 +6,30 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.program import file, reference
+from signwise.program import Program, load
 from signwise.program import operations as ops
-from signwise.program.program import Program
-from signwise.runtime import load, native
+from signwise.runtime import native
 from signwise.runtime.session import Session
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
 
 ISAS = native.available_isas()
 needs_library = pytest.mark.skipif(not ISAS, reason="needs the native library")
 
 
 @pytest.fixture(params=ISAS)
-def isa(request, monkeypatch):
+def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("SIGNWISE_ISA", request.param)
-    return request.param
+    return str(request.param)
 
 
 class Writer:
@@ -35,35 +40,36 @@ class Writer:
         self.eight_bits = eight_bits
         self.shapes: list[tuple[int, ...]] = [(self.number(1, 9), self.number(3, 17), self.number(3, 17))]
         self.ops: list[ops.Operation] = []
-        self.tensors: dict[str, np.ndarray] = {}
+        self.tensors: dict[str, Array] = {}
 
-    def number(self, low, high):
+    def number(self, low: int, high: int) -> int:
         return int(self.rng.integers(low, high + 1))
 
-    def flag(self):
+    def flag(self) -> bool:
         return bool(self.rng.random() < 0.5)
 
-    def tensor(self, array):
+    def tensor(self, array: Array) -> str:
         name = f"t{len(self.tensors)}"
         self.tensors[name] = array
         return name
 
-    def channels(self, count):
+    def channels(self, count: int) -> str:
         return self.tensor(self.rng.normal(size=count).astype(np.float32))
 
-    def out(self):
+    def out(self) -> ops.Quantized | None:
         if not self.eight_bits or self.rng.random() < 0.3:
             return None
-        return ops.Quantized(type=str(self.rng.choice(list(ops.LIMITS))), scale=float(2.0 ** self.number(-6, -2)))
+        kind: Any = str(self.rng.choice(list(ops.LIMITS)))
+        return ops.Quantized(type=kind, scale=float(2.0 ** self.number(-6, -2)))
 
-    def weights(self, filters, terms, shape):
+    def weights(self, filters: int, terms: int, shape: Shape) -> tuple[int, str]:
         if self.rng.random() < 0.8:
             packed = self.rng.integers(0, 256, (filters, (terms + 7) // 8)).astype(np.uint8)
             packed[:, -1] &= 0xFF >> (-terms % 8)
             return 1, self.tensor(packed)
         return 32, self.tensor(self.rng.normal(size=shape).astype(np.float32))
 
-    def layer(self, value, shape, filters, terms, made):
+    def layer(self, value: int, shape: Shape, filters: int, terms: int, made: Shape) -> dict[str, Any]:
         bits, weight = self.weights(filters, terms, shape)
         same = [other for other, found in enumerate(self.shapes) if found == made]
         inputs = (value, int(self.rng.choice(same))) if same and self.flag() else (value,)
@@ -80,10 +86,12 @@ class Writer:
             "out": self.out(),
         }
 
-    def add(self):
+    def add(self) -> None:
         value = self.number(max(0, len(self.shapes) - 3), len(self.shapes) - 1)
         shape = self.shapes[value]
-        one = {"inputs": (value,), "out": self.out()}
+        one: dict[str, Any] = {"inputs": (value,), "out": self.out()}
+        operation: ops.Operation
+        padding: Any
         image = len(shape) == 3
         kinds = ["affine", "relu", "add", "pad", "concat"] + (
             ["conv"] * 5 + ["max", "avg", "flatten", "global"] if image else ["dense"] * 3 + ["softmax"]
@@ -149,41 +157,43 @@ class Writer:
         self.ops.append(operation)
         self.shapes.append(made)
 
-    def program(self):
+    def program(self) -> Program:
         for _ in range(self.number(1, 8)):
             self.add()
         output = self.number(max(1, len(self.ops) - 2), len(self.ops))
         return Program(input_shape=self.shapes[0], ops=tuple(self.ops), tensors=self.tensors, output=output)
 
 
-def batch_for(program, seed, size=None):
+def batch_for(program: Program, seed: int, size: int | None = None) -> Array:
     rng = np.random.default_rng(seed)
     return rng.normal(size=(size or int(rng.integers(1, 8)), *program.input_shape)).astype(np.float32)
 
 
-def scaled_answers(seed, *, eight_bits):
-    """What a random program answers by the kernels and by numpy, over the largest answer where that exceeds 1."""
+def scaled_outputs(seed: int, *, eight_bits: bool) -> tuple[Array, Array]:
+    """A random program's outputs by the kernels and by numpy, divided by the largest where that exceeds 1."""
     program = Writer(seed, eight_bits=eight_bits).program()
     batch = batch_for(program, seed)
-    expected = reference.run(program, batch)
+    expected = program.reference(batch)
     found = Session(program, threads=1 + seed % 3)(batch)
     scale = max(1.0, float(np.abs(expected).max()))
     return found / scale, expected / scale
 
 
 @needs_library
-def test_random_programs_in_float32_equal_numpy(isa):
+@pytest.mark.slow
+def test_random_programs_in_float32_equal_numpy(isa: str) -> None:
     for seed in range(250):
-        found, expected = scaled_answers(seed, eight_bits=False)
+        found, expected = scaled_outputs(seed, eight_bits=False)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}")
 
 
 @needs_library
-def test_random_programs_in_8_bits_differ_from_numpy_by_rounding_alone(isa):
+@pytest.mark.slow
+def test_random_programs_in_8_bits_differ_from_numpy_by_rounding_alone(isa: str) -> None:
     # A number next to a half may be rounded the other way, once in a while; a wrong kernel is wrong everywhere.
     differing = total = 0
     for seed in range(250):
-        found, expected = scaled_answers(seed, eight_bits=True)
+        found, expected = scaled_outputs(seed, eight_bits=True)
         close = np.isclose(found, expected, rtol=1e-3, atol=1e-4)
         assert close.mean() > 0.9, f"seed {seed}"
         differing += int((~close).sum())
@@ -194,7 +204,7 @@ def test_random_programs_in_8_bits_differ_from_numpy_by_rounding_alone(isa):
 @needs_library
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", ["uint6", "uint8", "int8"])
-def test_pools_of_integers_are_exact(isa, kind, threads):
+def test_pools_of_integers_are_exact(isa: str, kind: Literal["uint6", "uint8", "int8"], threads: int) -> None:
     rng = np.random.default_rng(0)
     kept = ops.Quantized(type=kind, scale=16.0)
     around = (1, 1, 1, 1)
@@ -209,24 +219,26 @@ def test_pools_of_integers_are_exact(isa, kind, threads):
     image = rng.integers(0, 64, (1, 36, 32, 32)).astype(np.float32)
     for output in (3, 4, 5):
         program = Program(input_shape=(36, 32, 32), ops=operations, tensors=tensors, output=output)
-        np.testing.assert_array_equal(Session(program, threads)(image), reference.run(program, image))
+        np.testing.assert_array_equal(Session(program, threads)(image), program.reference(image))
 
 
 @needs_library
 @pytest.mark.parametrize("kept", [None, ops.Quantized(type="uint6", scale=4.0), ops.Quantized(type="uint8", scale=1.0)])
-def test_threads_that_share_the_rows_of_images_give_numpys_answer(isa, kept):
+def test_threads_that_share_the_rows_of_images_give_numpys_outputs(isa: str, kept: ops.Quantized | None) -> None:
     # Blocks of a residual network, whose images threads keep by rows down to some size, with what may come between.
     rng = np.random.default_rng(0)
-    tensors, operations, channels, last = {}, [], 3, 0
+    tensors: dict[str, Array] = {}
+    operations: list[ops.Operation] = []
+    channels, last = 3, 0
 
-    def add(operation):
+    def add(operation: ops.Operation) -> int:
         operations.append(operation)
         return len(operations)
 
-    def conv(read, filters, stride=1, **more):
-        name, kernel = f"w{len(operations)}", (3, 3)
+    def conv(read: tuple[int, ...], filters: int, stride: int = 1, **more: Any) -> int:
+        name = f"w{len(operations)}"
         tensors[name] = random_bits(rng, filters, channels * 9)
-        around = {"padding": (1, 1, 1, 1), "kernel": kernel, "stride": (stride, stride)}
+        around: dict[str, Any] = {"padding": (1, 1, 1, 1), "kernel": (3, 3), "stride": (stride, stride)}
         return add(
             ops.Conv(inputs=read, weight=name, bits=1, out_channels=filters, out=kept, relu=True, **around, **more)
         )
@@ -235,7 +247,7 @@ def test_threads_that_share_the_rows_of_images_give_numpys_answer(isa, kept):
     for filters, stride in ((24, 1), (24, 1), (40, 2), (40, 2), (48, 2)):
         shortcut, wider = last, filters - channels
         if stride == 2:
-            pool = ops.AvgPool if filters < 48 else ops.MaxPool
+            pool: type[ops.Pool] = ops.AvgPool if filters < 48 else ops.MaxPool
             shortcut = add(pool(inputs=(shortcut,), kernel=(2, 2), stride=(2, 2), out=kept))
         if wider:
             shortcut = add(ops.PadChannels(inputs=(shortcut,), before=1, after=wider - 1, out=kept))
@@ -247,19 +259,19 @@ def test_threads_that_share_the_rows_of_images_give_numpys_answer(isa, kept):
     last = add(ops.GlobalPool(inputs=(last,)))
     program = Program(input_shape=(3, 32, 32), ops=tuple(operations), tensors=tensors, output=last)
     images = rng.integers(0, 64, (3, 3, 32, 32)).astype(np.float32)
-    expected = reference.run(program, images)
+    expected = program.reference(images)
     for count, threads in ((1, 1), (1, 2), (3, 2), (2, 3)):
         found = Session(program, threads)(images[:count])
         np.testing.assert_allclose(found, expected[:count], rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
-def random_bits(rng, filters, terms):
+def random_bits(rng: np.random.Generator, filters: int, terms: int) -> npt.NDArray[np.uint8]:
     packed = rng.integers(0, 256, (filters, (terms + 7) // 8)).astype(np.uint8)
     packed[:, -1] &= 0xFF >> (-terms % 8)
     return packed
 
 
-def small_network(seed=0):
+def small_program(seed: int = 0) -> Program:
     rng = np.random.default_rng(seed)
     operations = (
         ops.Conv(inputs=(0,), weight="a", bits=1, out_channels=30, kernel=(3, 3), padding=(1, 1, 1, 1), relu=True),
@@ -273,27 +285,27 @@ def small_network(seed=0):
 
 @needs_library
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_the_answer_to_an_example_does_not_depend_on_its_batch_or_the_threads(threads):
-    program = small_network()
+def test_the_outputs_for_an_example_do_not_depend_on_its_batch_or_the_threads(threads: int) -> None:
+    program = small_program()
     batch = batch_for(program, 0, size=23)
-    model = Session(program, threads)
-    whole = model(batch)
-    np.testing.assert_allclose(whole, reference.run(program, batch), rtol=1e-4, atol=1e-3)
+    session = Session(program, threads)
+    whole = session(batch)
+    np.testing.assert_allclose(whole, program.reference(batch), rtol=1e-4, atol=1e-3)
     for size in (1, 2, 4, 9):
-        np.testing.assert_allclose(model(batch[:size]), whole[:size], rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(session(batch[:size]), whole[:size], rtol=1e-5, atol=1e-4)
 
 
 @needs_library
-def test_calls_from_many_threads_at_once_agree():
-    program = small_network()
-    model = Session(program, threads=3)
+def test_calls_from_many_threads_at_once_agree() -> None:
+    program = small_program()
+    session = Session(program, threads=3)
     batches = [batch_for(program, seed, size=1 + seed) for seed in range(8)]
-    expected = [model(batch) for batch in batches]
-    wrong = []
+    expected = [session(batch) for batch in batches]
+    wrong: list[int] = []
 
-    def call(index):
-        answers = [model(batches[index]) for _ in range(20)]
-        wrong.extend(index for answer in answers if not np.allclose(answer, expected[index], rtol=1e-5, atol=1e-4))
+    def call(index: int) -> None:
+        outputs = [session(batches[index]) for _ in range(20)]
+        wrong.extend(index for output in outputs if not np.allclose(output, expected[index], rtol=1e-5, atol=1e-4))
 
     callers = [threading.Thread(target=call, args=(index,)) for index in range(8)]
     for caller in callers:
@@ -318,7 +330,7 @@ def large_layers() -> Program:
 
 @needs_library
 @pytest.mark.parametrize("threads", [2, 5])
-def test_threads_that_share_one_example_give_its_answer(threads):
+def test_threads_that_share_one_example_give_its_outputs(threads: int) -> None:
     program = large_layers()
     batch = batch_for(program, 0, size=1)
     np.testing.assert_allclose(Session(program, threads)(batch), Session(program, 1)(batch), rtol=1e-5, atol=1e-3)
@@ -326,51 +338,51 @@ def test_threads_that_share_one_example_give_its_answer(threads):
 
 @needs_library
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_has_threads_of_its_own(tmp_path):
+def test_a_forked_child_has_threads_of_its_own(tmp_path: Path) -> None:
     # In a process of its own: the test's has threads that a fork would not take along.
-    file.save(large_layers(), tmp_path / "net.sw")
+    large_layers().save(tmp_path / "net.sw")
     script = f"""
 import os, signal
 import numpy as np
-from signwise.runtime import load
-model = load({str(tmp_path / "net.sw")!r}, threads=3)
+from signwise import load
+session = load({str(tmp_path / "net.sw")!r}, threads=3)
 image = np.random.default_rng(0).standard_normal((1, 30, 32, 32)).astype(np.float32)
-expected = model(image)
+expected = session(image)
 child = os.fork()
 if child == 0:
     signal.alarm(60)
-    same = np.array_equal(model(image), expected)
-    del model
+    same = np.array_equal(session(image), expected)
+    del session
     os._exit(0 if same else 3)
-assert np.array_equal(model(image), expected)
+assert np.array_equal(session(image), expected)
 assert os.waitpid(child, 0)[1] == 0
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 @needs_library
-def test_an_empty_batch_has_no_answers():
-    program = small_network()
+def test_an_empty_batch_has_no_outputs() -> None:
+    program = small_program()
     assert Session(program)(np.empty((0, *program.input_shape))).shape == (0, 7)
 
 
 @needs_library
-def test_the_input_itself_may_be_the_answer():
+def test_the_input_itself_may_be_the_output() -> None:
     program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=0)
     np.testing.assert_array_equal(Session(program)(np.array([[-1, 0, 2]])), [[-1, 0, 2]])
 
 
 @needs_library
-def test_a_nan_reaches_the_answer():
-    program = small_network()
+def test_a_nan_reaches_the_output() -> None:
+    program = small_program()
     batch = batch_for(program, 0, size=1)
     batch[0, 0, 5, 5] = np.nan
     assert np.isnan(Session(program)(batch)).all()
 
 
 @needs_library
-def test_a_call_leaves_its_input_as_it_was():
-    program = small_network()
+def test_a_call_leaves_its_input_as_it_was() -> None:
+    program = small_program()
     batch = batch_for(program, 0, size=3)
     before = batch.copy()
     Session(program)(batch)
@@ -378,45 +390,77 @@ def test_a_call_leaves_its_input_as_it_was():
 
 
 @needs_library
-def test_memory_for_values_is_used_again():
+def test_memory_for_values_is_reused() -> None:
     # A chain of many equal values needs the memory of two.
     program = Program(
         input_shape=(8, 16, 16), ops=tuple(ops.Relu(inputs=(i,)) for i in range(20)), tensors={}, output=20
     )
-    assert Session(program).native.activation_bytes(1) <= 3 * 8 * 16 * 16 * 4
+    session = Session(program)
+    assert session.native is not None
+    assert session.native.activation_bytes(1) <= 3 * 8 * 16 * 16 * 4
 
 
 @needs_library
-def test_binary_weights_take_little_more_than_a_bit():
+def test_binary_weights_take_little_more_than_a_bit() -> None:
     bits = np.zeros((256, 256 * 9 // 8), np.uint8)
     layer = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=256, kernel=(3, 3))
     program = Program(input_shape=(256, 8, 8), ops=(layer,), tensors={"w": bits}, output=1)
-    assert Session(program).native.weight_bytes < 1.2 * bits.nbytes
+    session = Session(program)
+    assert session.native is not None
+    assert session.native.weight_bytes < 1.2 * bits.nbytes
 
 
-def test_a_saved_program_is_loaded_and_run(tmp_path):
-    program = small_network()
+def test_a_saved_program_is_loaded_and_run(tmp_path: Path) -> None:
+    program = small_program()
     program.save(tmp_path / "net.sw")
     batch = batch_for(program, 1, size=2)
     found = load(tmp_path / "net.sw", threads=1)(batch)
-    np.testing.assert_allclose(found, reference.run(program, batch), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(found, program.reference(batch), rtol=1e-4, atol=1e-3)
 
 
-def test_without_the_library_numpy_answers(monkeypatch, tmp_path):
+def test_without_the_library_numpy_computes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SIGNWISE_LIBRARY", str(tmp_path / "absent.so"))
-    program = small_network()
+    program = small_program()
     batch = batch_for(program, 2, size=2)
     with pytest.warns(RuntimeWarning, match="without its native kernels"):
-        model = Session(program)
-    np.testing.assert_array_equal(model(batch), reference.run(program, batch))
+        session = Session(program)
+    np.testing.assert_array_equal(session(batch), program.reference(batch))
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True, 5000])
-def test_a_thread_count_outside_its_range_is_refused_by_name(threads):
-    with pytest.raises(ValueError, match="threads must be an integer from 1 to 1024"):
-        Session(small_network(), threads)
+def test_a_thread_count_outside_its_range_is_refused_by_name(threads: Any) -> None:
+    with pytest.raises(SignwiseError, match="threads must be an integer from 1 to 1024"):
+        Session(small_program(), threads)
 
 
-def test_an_input_of_the_wrong_shape_is_refused():
+def test_an_input_of_the_wrong_shape_is_refused() -> None:
     with pytest.raises(SignwiseError, match=r"must have shape \(batch, 6, 11, 13\)"):
-        Session(small_network())(np.zeros((6, 11, 13)))
+        Session(small_program())(np.zeros((6, 11, 13)))
+
+
+@needs_library
+def test_a_session_has_a_short_repr_with_its_threads_and_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGNWISE_ISA", "portable")
+    shown = repr(Session(small_program(), threads=2))
+    assert shown.startswith("Session(Program((6, 11, 13) -> (7,), 4 operations,")
+    assert shown.endswith("threads=2, isa=portable)")
+
+
+class Doubling:
+    """Not a program: the least that a session needs."""
+
+    input_shape = output_shape = (3,)
+    output = 1
+
+    def as_input(self, examples: Array) -> npt.NDArray[np.float32]:
+        return examples.astype(np.float32)
+
+    def native_operations(self) -> list[native.Operation]:
+        return [native.describe(4, (0, 0))]
+
+    def reference(self, examples: Array) -> npt.NDArray[np.float32]:
+        return 2 * self.as_input(examples)
+
+
+def test_a_session_runs_whatever_describes_itself_to_the_library() -> None:
+    np.testing.assert_array_equal(Session(Doubling(), threads=1)(np.array([[1, -2, 3]])), [[2, -4, 6]])

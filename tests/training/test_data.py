@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signwise.datasets import ImageData, load
+from signwise.datasets import ImageData, Split, load
 from signwise.errors import SignwiseError
 from signwise.training.data import Augment, derived_seed, epoch_order, seed_layers, standardized_data
 
@@ -34,10 +34,8 @@ def test_subsets_are_standardized_by_the_whole_training_set() -> None:
     data = ImageData(
         name="noise",
         classes=("a", "b"),
-        train_images=pixels,
-        train_labels=labels,
-        test_images=pixels[:9],
-        test_labels=labels[:9],
+        train=Split(pixels, labels),
+        test=Split(pixels[:9], labels[:9]),
     )
     whole = standardized_data(data, CPU)
     channels = whole.train.images.transpose(0, 1).flatten(1)

@@ -37,7 +37,7 @@ def plain(num_classes):
     hidden = [nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()]
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(32, num_classes))
 
-models.NAMES["plain"] = plain
+models.MODELS["plain"] = plain
 if __name__ == "__main__":
     code = main()
     names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
@@ -95,7 +95,7 @@ def test_the_same_batch_on_one_and_on_two_processes_gives_the_same_training(
     command: list[str], two_processes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain: dict[str, Any] = {"__name__": "plain"}
-    monkeypatch.setattr(models, "NAMES", dict(models.NAMES))
+    monkeypatch.setattr(models, "MODELS", dict(models.MODELS))
     exec(NETWORK, plain)
     assert isinstance(plain["plain"](10), nn.Module)
     assert signwise.cli.main([*command, "--out", str(tmp_path)]) == 0

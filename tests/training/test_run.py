@@ -96,7 +96,7 @@ def test_tensorboard_has_each_epoch_once_although_the_run_was_interrupted(
     train(small, tmp_path / "run", options=chosen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TensorBoard's own
-        from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+        from tensorboard.backend.event_processing.event_accumulator import (
             EventAccumulator,
         )
 

@@ -100,7 +100,7 @@ def test_a_run_without_weights_cannot_be_loaded(small: Recipe, tmp_path: Path) -
 def test_a_run_of_an_older_version_loads_and_resumes_to_the_same_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "NAMES", models.NAMES | {"tiny": tiny})
+    monkeypatch.setattr(models, "MODELS", models.MODELS | {"tiny": tiny})
     folder = tmp_path / "run"
     shutil.copytree(OLD_RUN, folder, ignore=shutil.ignore_patterns("finished"))
     assert load_run(folder).step == 5 and load_run(folder, "last").step == 12

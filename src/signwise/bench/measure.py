@@ -1,10 +1,9 @@
-"""One network, many engines: trials first, each in its own process, then times, all in one."""
+"""One network, many engines: each is first run in isolation, then all are timed in turn in one process."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -13,20 +12,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engine import Engine, Precision
+from signwise.bench.engines import PRECISIONS, Engine, Precision
+from signwise.bench.isolated import IsolatedRun, disable_amx, run_isolated
 from signwise.bench.memory import bare_bytes
 from signwise.bench.network import Network, random_input, with_float_weights
 from signwise.bench.timing import Timing, alternate
-from signwise.bench.trial import Trial, spare_onednn_the_tiles, trial
 from signwise.errors import SignwiseError
-from signwise.program import reference as fallback
 
-ILLEGAL_INSTRUCTION = "Illegal instruction"
+_ILLEGAL_INSTRUCTION = "Illegal instruction"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One column of the table."""
+    """A batch size and a number of threads: one column of the table."""
 
     batch: int
     threads: int
@@ -37,14 +35,14 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one engine does with the network at one precision.
+    """One engine at one precision.
 
     Args:
         engine, precision: which.
-        file_bytes: of the file that it runs.
-        memory_bytes: peak of a process that runs it, above a bare Python with numpy.
-        difference: the largest from the answers of the float32 network, relative to the largest answer.
-        timings: by setting.
+        file_bytes: the size of the file that it runs.
+        memory_bytes: peak memory of a process that runs it, above a bare Python with numpy.
+        difference: the largest difference from the float32 outputs, relative to the largest output.
+        timings: the times, by setting.
     """
 
     engine: Engine
@@ -66,14 +64,14 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Everything that was measured of one network.
+    """Every measurement of one network.
 
     Args:
         settings: the columns, in order.
         rows: the engines that ran it, float32 first.
-        failures: those that did not.
-        float_bytes: of its float32 weights, for a file's size to be compared with.
-        notes: what a reader of the figures must know.
+        failures: the engines that could not.
+        float_bytes: the size of its weights in float32, for comparison with the file sizes.
+        notes: what a reader of the numbers must know.
     """
 
     settings: list[Setting]
@@ -83,7 +81,7 @@ class Comparison:
     notes: list[str]
 
     def fastest_peer(self, precision: Precision, setting: Setting) -> Row | None:
-        """The fastest of the other engines at one precision, if there is one."""
+        """The fastest peer at one precision, if there is one."""
         others = [row for row in self.rows if row.precision == precision and not row.engine.ours]
         return min(others, key=lambda row: row.timings[setting].best, default=None)
 
@@ -92,7 +90,7 @@ class Comparison:
         return next((row for row in self.rows if row.precision == precision and row.engine.name == "signwise"), None)
 
     def speedup(self, precision: Precision, setting: Setting) -> float | None:
-        """How many times as fast as the fastest of the others the packed file is."""
+        """How many times as fast as the fastest peer the packed file is."""
         mine, peer = self.ours(precision), self.fastest_peer(precision, setting)
         return None if mine is None or peer is None else peer.timings[setting].best / mine.timings[setting].best
 
@@ -102,15 +100,15 @@ class Plan:
     """What to measure.
 
     Args:
-        engines: which engines, all of them installed.
-        precisions: which precisions; an engine is left out of those that it does not have.
+        engines: the engines, all of them installed.
+        precisions: the precisions; an engine is skipped where it does not have one.
         batches: batch sizes.
         threads: numbers of threads.
-        seconds: about how long each pair of a batch size and a number of threads may take.
+        seconds: about how long each setting may take.
     """
 
     engines: Sequence[Engine]
-    precisions: Sequence[Precision] = ("float32", "int8")
+    precisions: Sequence[Precision] = PRECISIONS
     batches: Sequence[int] = (1, 16)
     threads: Sequence[int] = (1,)
     seconds: float = 4.0
@@ -118,9 +116,9 @@ class Plan:
     def __post_init__(self) -> None:
         for name, values in (("batches", self.batches), ("threads", self.threads)):
             if not values or any(value < 1 for value in values):
-                raise ValueError(f"{name} must be positive numbers, got {tuple(values)}")
+                raise SignwiseError(f"{name} must be positive numbers, got {tuple(values)}")
         if not self.seconds > 0:
-            raise ValueError(f"seconds must be positive, got {self.seconds}")
+            raise SignwiseError(f"seconds must be positive, got {self.seconds}")
 
 
 def compare(network: Network, plan: Plan, say: Callable[[str], None] = lambda _: None) -> Comparison:
@@ -128,12 +126,13 @@ def compare(network: Network, plan: Plan, say: Callable[[str], None] = lambda _:
 
     Args:
         network: what to run.
-        plan: by what, and how.
-        say: told what happens next, one line at a time.
+        plan: the engines and settings.
+        say: called with a line about what happens next.
     """
     settings = [Setting(batch=batch, threads=threads) for batch in plan.batches for threads in plan.threads]
-    with _folder() as folder:
-        rows, failures, notes = _trials(network, plan, folder, say)
+    with tempfile.TemporaryDirectory(prefix="signwise-bench-") as name:
+        folder = Path(name)
+        rows, failures, notes = _run_each(network, plan, folder, say)
         for setting in settings:
             say(f"timing {setting}")
             _time(network, rows, setting, plan.seconds, folder)
@@ -141,20 +140,14 @@ def compare(network: Network, plan: Plan, say: Callable[[str], None] = lambda _:
     return Comparison(settings=settings, rows=rows, failures=failures, float_bytes=float_bytes, notes=notes)
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="signwise-bench-") as folder:
-        yield Path(folder)
-
-
-def _trials(
+def _run_each(
     network: Network, plan: Plan, folder: Path, say: Callable[[str], None]
 ) -> tuple[list[Row], list[Failure], list[str]]:
     rows: list[Row] = []
     failures: list[Failure] = []
     notes: list[str] = []
     examples = random_input(network.float32, 1)
-    reference = fallback.run(network.float32, examples)
+    expected = network.float32.reference(examples)
     bare = bare_bytes()
     for precision, engine in product(plan.precisions, plan.engines):
         if precision not in engine.precisions:
@@ -162,7 +155,7 @@ def _trials(
         say(f"trying {engine.title} {precision}")
         try:
             path = engine.convert(network, precision, folder)
-            done = _try(engine, precision, path, examples, notes)
+            done = _run_one(engine, precision, path, examples, notes)
         except SignwiseError as error:
             failures.append(Failure(engine=engine, precision=precision, reason=str(error)))
             continue
@@ -171,29 +164,29 @@ def _trials(
             precision=precision,
             file_bytes=path.stat().st_size,
             memory_bytes=max(0, done.peak_bytes - bare),
-            difference=_difference(done.answers, reference),
+            difference=_difference(done.outputs, expected),
         )
         rows.append(row)
     return rows, failures, notes
 
 
-def _try(
+def _run_one(
     engine: Engine, precision: Precision, path: Path, examples: npt.NDArray[np.float32], notes: list[str]
-) -> Trial:
+) -> IsolatedRun:
     try:
-        return trial(engine, precision, path, examples, threads=1)
+        return run_isolated(engine, precision, path, examples, threads=1)
     except SignwiseError as error:
-        if ILLEGAL_INSTRUCTION not in str(error):
+        if _ILLEGAL_INSTRUCTION not in str(error):
             raise
-    spare_onednn_the_tiles()
-    done = trial(engine, precision, path, examples, threads=1)
-    notes.append(f"{engine.title} runs without AMX, which this machine announces and does not execute")
+    disable_amx()
+    done = run_isolated(engine, precision, path, examples, threads=1)
+    notes.append(f"{engine.title} runs without AMX, which this machine announces but cannot execute")
     return done
 
 
-def _difference(answers: npt.NDArray[np.float32], reference: npt.NDArray[np.float32]) -> float:
-    largest = float(np.abs(reference).max())
-    return float(np.abs(answers - reference).max()) / (largest or 1.0)
+def _difference(outputs: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+    largest = float(np.abs(expected).max())
+    return float(np.abs(outputs - expected).max()) / (largest or 1.0)
 
 
 def _time(network: Network, rows: Sequence[Row], setting: Setting, seconds: float, folder: Path) -> None:

@@ -1,4 +1,8 @@
-"""The most memory that a process has ever held in RAM."""
+"""Peak resident memory of a process.
+
+Run as a script, this file prints the peak of a Python that has imported numpy and nothing else. It therefore imports
+nothing of this package.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from pathlib import Path
 
 
 def peak_bytes() -> int:
-    """The peak resident size of this process so far, in bytes; 0 where the system does not tell."""
+    """The peak resident size of this process so far, in bytes; 0 where the system does not report it."""
     try:
-        # Not getrusage: on Linux a child inherits there the peak of the parent that it was split from.
+        # Not getrusage: on Linux a child starts there with the peak of its parent.
         status = Path("/proc/self/status").read_text(encoding="ascii")
         line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
@@ -18,16 +22,19 @@ def peak_bytes() -> int:
         pass
     try:
         import resource
-    except ModuleNotFoundError:
+    except ModuleNotFoundError:  # Windows
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def bare_bytes() -> int:
-    """The peak of a fresh Python that has imported numpy and nothing else: what any engine is measured above."""
-    source = Path(__file__).read_text(encoding="utf-8")
-    # The function above in a process without this package around it.
-    code = f"import numpy\nsource = {source!r}\nexec(compile(source, 'memory.py', 'exec'))\nprint(peak_bytes())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    """The peak of a fresh Python with numpy: the baseline that every engine is measured above."""
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=True)
     return int(done.stdout)
+
+
+if __name__ == "__main__":
+    import numpy  # noqa: F401 - its memory is what is measured
+
+    sys.stdout.write(f"{peak_bytes()}\n")

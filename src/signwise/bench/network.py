@@ -1,4 +1,4 @@
-"""A network in the two forms that engines start from: float32 activations and, where it has one, 8-bit activations."""
+"""A network in the two forms that engines start from: with float32 and, where possible, with 8-bit activations."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.export.onnx import float_weight
 from signwise.program import operations as ops
 from signwise.program.program import Program
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """One network to be measured.
+    """One network to measure.
 
     Args:
-        float32: its program with float32 activations; other engines get it with float32 weights.
+        float32: its program with float32 activations; other engines get the same with float32 weights.
         int8: its program with 8-bit activations, or ``None`` where it cannot have one.
-        examples: inputs to choose 8-bit ranges on.
+        examples: inputs from which engines choose their 8-bit ranges.
     """
 
     float32: Program
@@ -29,41 +28,31 @@ class Network:
 
 
 def from_program(program: Program, count: int = 4) -> Network:
-    """The network of a compiled file, whichever activations it has.
+    """The network of a compiled file, with either kind of activations.
 
-    Speed does not depend on the numbers, so the 8-bit form of a float32 program is made with ranges of random pixels.
+    Speed does not depend on the numbers, so the ranges of a float32 program's 8-bit form come from random pixels.
 
     Args:
-        program: as loaded.
+        program: a loaded program.
         count: how many random examples to draw.
     """
     examples = random_input(program, count)
     if any(operation.out is not None for operation in program.ops):
         return Network(float32=without_quantization(program), int8=program, examples=examples)
-    return Network(float32=program, int8=_quantized(program, examples), examples=examples)
-
-
-def _quantized(program: Program, examples: npt.NDArray[np.float32]) -> Program | None:
     try:
-        from signwise.program.quantize import quantize
-
-        return quantize(program, examples)
-    except ModuleNotFoundError as error:
-        # The compiler is part of the training install.
-        if error.name != "torch":
-            raise
-        return None
+        quantized = program.quantize(examples)
     except SignwiseError:
-        return None
+        quantized = None
+    return Network(float32=program, int8=quantized, examples=examples)
 
 
 def without_quantization(program: Program) -> Program:
-    """The same program with every value in float32."""
+    """The same program with every activation in float32."""
     return replace(program, ops=tuple(replace(operation, out=None) for operation in program.ops))
 
 
 def with_float_weights(program: Program) -> Program:
-    """The same program with every weight a float32 number, scales multiplied in: what other engines run.
+    """The same program with float32 weights, scales multiplied in: what other engines run.
 
     Example:
         >>> layer = ops.Dense(inputs=(0,), weight="w", bits=1, out_features=1, in_features=3)
@@ -74,14 +63,14 @@ def with_float_weights(program: Program) -> Program:
     operations, tensors = [], {}
     for index, operation in enumerate(program.ops):
         if isinstance(operation, ops.Conv | ops.Dense):
-            # Named anew: layers may share a tensor of signs and differ in their scales.
+            # A new name: layers may share a tensor of signs and differ in their scales.
             name = f"{operation.weight}.{index}"
-            tensors[name] = float_weight(program, operation)
+            tensors[name] = program.float_weight(operation)
             operation = replace(operation, weight=name, bits=32, scale=None)
         operations.append(operation)
-        for kept in (getattr(operation, "scale", None), getattr(operation, "bias", None)):
-            if kept is not None:
-                tensors[kept] = program.tensors[kept]
+        for used in (getattr(operation, "scale", None), getattr(operation, "bias", None)):
+            if used is not None:
+                tensors[used] = program.tensors[used]
     return replace(program, ops=tuple(operations), tensors=tensors)
 
 

@@ -1,26 +1,26 @@
-"""A comparison as a table for people and as plain data for programs."""
+"""A comparison as a table for people and as JSON for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from signwise.bench.engines import PRECISIONS
 from signwise.bench.measure import Comparison, Row
 from signwise.runtime import native
+from signwise.text import aligned
 
 
 def table(comparison: Comparison) -> str:
-    """The comparison as lines of text: milliseconds, and how many times as long as the packed file each one takes."""
-    groups = [[row for row in comparison.rows if row.precision == precision] for precision in ("float32", "int8")]
+    """The comparison as text: milliseconds, and how many times as long as the packed file each engine takes."""
     head = ["engine", "activations", *map(str, comparison.settings), "memory", "file"]
-    lines: list[list[str]] = [head]
-    for rows in groups:
-        lines += [_cells(comparison, row) for row in rows]
-    return "\n".join([*_aligned(lines), "", *_sentences(comparison)])
+    rows = [
+        _cells(comparison, row) for precision in PRECISIONS for row in comparison.rows if row.precision == precision
+    ]
+    return "\n".join([aligned([head, *rows], left=(0, 1)), "", *_sentences(comparison)])
 
 
 def as_data(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as what JSON can hold; times are in seconds."""
+    """The comparison as a JSON object; times are in seconds."""
     return {
         "isa": native.isa(),
         "float_bytes": comparison.float_bytes,
@@ -52,7 +52,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
         ],
         "speedups": [
             {"precision": precision, "batch": setting.batch, "threads": setting.threads, "over_fastest": speedup}
-            for precision in ("float32", "int8")
+            for precision in PRECISIONS
             for setting in comparison.settings
             if (speedup := comparison.speedup(precision, setting)) is not None
         ],
@@ -60,7 +60,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
 
 
 def milliseconds(seconds: float) -> str:
-    """A time with three digits that count.
+    """A time with three significant digits.
 
     Example:
         >>> [milliseconds(seconds) for seconds in (0.0000421, 0.0123, 1.5)]
@@ -71,7 +71,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def megabytes(count: int) -> str:
-    """A number of bytes as people say it.
+    """A size in megabytes.
 
     Example:
         >>> megabytes(1_440_000), megabytes(440_000_000)
@@ -91,21 +91,9 @@ def _cells(comparison: Comparison, row: Row) -> list[str]:
     return [row.engine.title, row.precision, *times, megabytes(row.memory_bytes), megabytes(row.file_bytes)]
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    # Words to the left, numbers to the right.
-    return [
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-
-
 def _sentences(comparison: Comparison) -> list[str]:
     sentences = []
-    for precision in ("float32", "int8"):
+    for precision in PRECISIONS:
         for setting in comparison.settings:
             speedup, peer = comparison.speedup(precision, setting), comparison.fastest_peer(precision, setting)
             if speedup is not None and peer is not None:

@@ -1,7 +1,8 @@
-"""How long things take, side by side: best and median of many runs that alternate between the things compared.
+"""How long things take: the best of many runs, alone or in turn with whatever they are compared with.
 
-A machine is faster in one second than in the next. Alternating gives every contender its share of both, so that ratios
-hold where absolute times do not.
+The best run counts, because other programs on the machine only ever add to a time. A machine is also faster in one
+second than in the next: taking turns gives every contender its share of both, so that ratios hold where absolute times
+do not.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 _BURST_SECONDS = 0.03  # short runs are timed several in a row, as they would be used
 _LONGEST_BURST = 50
-_PAUSE_SECONDS = 0.02  # for the threads of the one before to go to sleep
+_PAUSE_SECONDS = 0.02  # lets the threads of the previous contender go to sleep
 _WARM_SECONDS = 0.2  # longer runs bring their own warm-up
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """The seconds of many runs.
+    """The times of many runs, in seconds.
 
     Args:
         best: the fastest run.
@@ -36,15 +37,38 @@ class Timing:
     runs: int
 
 
+def best_seconds(
+    action: Callable[[], object], *, seconds: float = 1.0, least: int = 1, most: int | None = None
+) -> float:
+    """The time of the fastest run, after one run to warm up.
+
+    Args:
+        action: what to time.
+        seconds: how long to repeat it.
+        least: the least number of runs, even if they take longer.
+        most: the largest number of runs, even if there is time left.
+
+    Example:
+        >>> best_seconds(lambda: time.sleep(0.01), seconds=0, least=2) >= 0.01
+        True
+    """
+    action()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < least or (time.perf_counter() < end and len(times) != most):
+        times.append(_seconds(action))
+    return min(times)
+
+
 def alternate(
     actions: Mapping[Key, Callable[[], object]], *, seconds: float, least_rounds: int = 3
 ) -> dict[Key, Timing]:
-    """Time actions in rounds, each round all of them in another order, until the time is used up.
+    """Time actions in rounds, every action once per round in a new order, until the time is used up.
 
     Args:
         actions: what to time, by any key.
-        seconds: about how long all of it may take.
-        least_rounds: made even if they take longer.
+        seconds: about how long the whole may take.
+        least_rounds: the least number of rounds, even if they take longer.
 
     Returns:
         The timing of each action, by its key.

@@ -1,41 +1,38 @@
-"""The command ``signwise``: one module a command, each with ``add(subparsers)`` and ``run(arguments)``.
+"""The command ``signwise``: one module per subcommand, each with ``add(subparsers)`` and ``run(arguments)``.
 
-A mistake of the user ends in one sentence on standard error and exit code 2; a defect keeps its traceback. Modules
-import what they need when they run, so that ``signwise --help`` is quick and works without PyTorch.
+A mistake of the user prints one sentence to standard error and exits with code 2; a defect keeps its traceback. A
+command imports what it needs when it runs, so that ``signwise --help`` is fast and works without PyTorch.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from signwise.errors import SignwiseError
+from signwise.text import unknown_name
 
-# In the order of a newcomer's way through them. Each is a module of this package, so that here, as attributes of the
-# package, `list`, `eval` and `compile` are modules and not Python's own functions.
+# In the order in which a newcomer meets them. Each is a module of this package; once imported, the names `list`, `eval`
+# and `compile` refer to those modules here, not to Python's builtins.
 COMMANDS = ("quickstart", "list", "train", "eval", "compile", "inspect", "bench", "reproduce", "plot", "doctor")
 
-# What comes with the extra "train" and may be missing in a base installation.
+# Packages of the extra "train", which a base installation lacks.
 _OPTIONAL = ("torch", "rich", "tensorboard", "matplotlib")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are one sentence, with the nearest known name for an unknown one."""
+    """An argument parser whose errors are one sentence and suggest the nearest command for an unknown one."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            nearest = difflib.get_close_matches(str(value), [*action.choices], n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(action.choices)}"
-            raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
+            raise argparse.ArgumentError(None, unknown_name("command", str(value), action.choices))
         super()._check_value(action, value)
 
 
@@ -45,19 +42,19 @@ Each command has examples in its help: signwise train --help
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps line breaks, and has room for the longest command beside what it does."""
+    """Keeps line breaks, and fits the longest command on one line with its description."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog)
-        # argparse forgets that commands are indented, and would break the line after the longest ones.
+        # argparse ignores the indentation of commands, and would break the line after the longest ones.
         self._action_max_length = 4 + max(map(len, COMMANDS))
 
 
 def build_parser() -> Parser:
-    """The parser with every command that is installed."""
+    """The parser with all commands."""
     parser = Parser(
         prog="signwise",
-        description="Train networks with weights of one bit, pack them, and run them fast.",
+        description="Train models with one-bit weights, pack them, and run them fast.",
         epilog=_EPILOG,
         formatter_class=_Formatter,
     )
@@ -65,26 +62,25 @@ def build_parser() -> Parser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     subparsers = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS:
-        module = f"{__name__}.{name}"
-        if importlib.util.find_spec(module) is not None:
-            importlib.import_module(module).add(subparsers)
+        importlib.import_module(f"{__name__}.{name}").add(subparsers)
     for command in subparsers.choices.values():
-        # After the command's name too, where it is typed when something has gone wrong; absent, it changes nothing.
+        # Accept --debug after the command too, where people add it when something has gone wrong. SUPPRESS keeps the
+        # default from overwriting a --debug before the command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code.
+    """Run one command and return its exit code.
 
     Args:
-        arguments: the words after ``signwise``; those of the process by default.
+        arguments: the words after ``signwise``; ``sys.argv`` by default.
     """
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, `head` say, has seen enough. What Python flushes at exit goes nowhere, without a complaint.
+        # The reader, such as `head`, has closed the pipe. Redirect standard output so that the flush at exit is silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code

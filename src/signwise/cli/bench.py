@@ -1,8 +1,9 @@
-"""``signwise bench``: a packed file beside other engines, in one run."""
+"""``signwise bench``: time a packed file beside other engines."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from signwise.errors import SignwiseError
 
 if TYPE_CHECKING:
-    from signwise.bench import Engine
+    from signwise.bench.engines import Engine
 
 _EXAMPLES = """examples:
-  signwise bench net.sw                                every engine that is installed, float32 and int8
-  signwise bench net.sw --batch 1 --threads 1          one column of it
-  signwise bench net.sw --engines onnxruntime          beside ONNX Runtime alone
+  signwise bench net.sw                                all installed engines, float32 and int8
+  signwise bench net.sw --batch 1 --threads 1          one column
+  signwise bench net.sw --engines onnxruntime          only ONNX Runtime beside ours
   signwise bench net.sw --chart net.png --json net.json
 
-Times are the best of many runs that alternate between the engines; 2.5x means 2.5 times as long as signwise. Memory is
-the peak of a process that loads the file and runs it at batch 1, above that of a Python with numpy. The other engines
-get the same network with float32 weights, batch norm folded; their int8 forms are quantized on random pixels.
+Times are the best of many runs in which the engines take turns; 2.5x means 2.5 times as long as signwise. Memory is the
+peak of a process that loads the file and runs it at batch 1, above a bare Python with numpy. The other engines get the
+same network with float32 weights and batch norm folded; their int8 forms are quantized on random pixels.
 """
 
 
@@ -29,30 +30,29 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "bench",
         help="time a packed file beside other engines",
-        description="Measure time, memory and size of a packed file beside what other engines make of the network.",
+        description="Measure time, memory and size of a packed file, and of the same network in other engines.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="a packed file, or a shipped network by its name")
+    parser.add_argument("file", metavar="FILE", type=Path, help="a packed file, or the name of a shipped network")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16], metavar="N", help="batch sizes (1 16)")
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="numbers of threads (1 and all cores)")
-    parser.add_argument("--engines", nargs="+", metavar="NAME", help="which other engines (all that are installed)")
+    parser.add_argument("--engines", nargs="+", metavar="NAME", help="the other engines (all that are installed)")
     parser.add_argument(
-        "--activations", nargs="+", choices=("float32", "int8"), default=["float32", "int8"], help="which (both)"
+        "--activations", nargs="+", choices=("float32", "int8"), default=["float32", "int8"], help="precision (both)"
     )
-    parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="time for each column (4)")
-    parser.add_argument("--chart", type=Path, metavar="PATH", help="draw it to a .png or .svg file")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all figures, with versions and hardware")
+    parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="seconds per column (4)")
+    parser.add_argument("--chart", type=Path, metavar="PATH", help="draw a chart to a .png or .svg file")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write all numbers, with versions and hardware")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print."""
-    from signwise import shipped
     from signwise.bench.measure import Plan, compare
     from signwise.bench.network import from_program
     from signwise.bench.report import as_data, table
-    from signwise.program.file import load
+    from signwise.program.program import Program
     from signwise.provenance import write_record
     from signwise.runtime import native
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise SignwiseError(f"--{name} must be positive, got {' '.join(map(str, values))}")
     if arguments.chart is not None:
         _check_chart(arguments.chart)
-    network = from_program(load(shipped.resolve(arguments.file)))
+    network = from_program(Program.load(arguments.file))
     engines = _engines(arguments.engines)
     plan = Plan(
         engines=engines,
@@ -78,41 +78,36 @@ def run(arguments: argparse.Namespace) -> int:
         result = {"file": arguments.file.name} | as_data(comparison)
         write_record(arguments.json, result, "onnx", "onnxruntime", "openvino", "mnn")
     if arguments.chart is not None:
-        from signwise.bench.chart import draw
+        from signwise.figures.engine_times import engine_times_figure
         from signwise.figures.style import save
 
-        save(draw(comparison, arguments.file.name), arguments.chart)
+        save(engine_times_figure(comparison, arguments.file.name), arguments.chart)
     return 0
 
 
 def _engines(names: list[str] | None) -> list[Engine]:
-    """Ours, and those asked for, or else all that are installed; of what is missing it says how to get it."""
-    import difflib
-
-    from signwise.bench import ENGINES
+    """Ours and the requested engines, or all that are installed; says how to install what is missing."""
+    from signwise.bench.engines import ENGINES
+    from signwise.text import unknown_name
 
     for name in names or []:
         if name not in ENGINES:
-            nearest = difflib.get_close_matches(name, ENGINES, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(ENGINES)}"
-            raise SignwiseError(f"there is no engine {name!r}: {hint}")
+            raise SignwiseError(unknown_name("engine", name, ENGINES))
     wanted = [ENGINES[name] for name in ENGINES if name == "signwise" or names is None or name in names]
     installed = []
     for engine in wanted:
         if missing := engine.missing():
-            print(f"{engine.title} is left out, it needs {', '.join(missing)}: {engine.install}", file=sys.stderr)
+            print(f"{engine.title} is left out; it needs {', '.join(missing)}: {engine.install}", file=sys.stderr)
         else:
             installed.append(engine)
-    # Numpy is far too slow to be waited for, unless there is nothing else to compare with.
+    # Numpy is too slow to wait for, unless there is nothing else to compare with.
     if names is None and any(not engine.ours for engine in installed):
         installed = [engine for engine in installed if engine.name != "numpy"]
     return installed
 
 
 def _check_chart(path: Path) -> None:
-    # Before minutes of measuring rather than after them.
-    import importlib.util
-
+    # Checked before minutes of measuring, not after them.
     if importlib.util.find_spec("matplotlib") is None:
         raise SignwiseError("--chart needs matplotlib: pip install matplotlib")
     if path.suffix not in (".png", ".svg"):
@@ -120,6 +115,6 @@ def _check_chart(path: Path) -> None:
 
 
 def _say(line: str) -> None:
-    # Progress for people who wait; whoever reads a pipe wants the table alone.
+    # Progress is for terminals; a pipe gets the table alone.
     if sys.stderr.isatty():
         print(f"\r\033[K{line} ...", end="" if line else "\n", file=sys.stderr, flush=True)

@@ -24,13 +24,13 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "compile",
         help="turn a run into a packed file",
-        description="Turn a trained network into one packed file that runs without PyTorch and takes raw pixels.",
+        description="Turn a trained model into one packed file that runs without PyTorch and takes raw pixels.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="RUN", type=Path, help="a run's folder")
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="FILE", help="the file to write (default: the run's name .sw)"
+        "-o", "--out", type=Path, metavar="FILE", help="the file to write (default: RUN.sw, after the run's folder)"
     )
     parser.add_argument("--which", choices=("best", "last"), default="best", help="which weights of the run (best)")
     parser.add_argument("--activations", choices=("float32", "int8"), default="float32", help="float32 by default")
@@ -38,7 +38,11 @@ def add(subparsers: Any) -> None:
         "--calibrate", type=int, default=128, metavar="N", help="int8: training images for scales (128)"
     )
     parser.add_argument(
-        "--no-narrow", action="store_true", help="int8: eight bits also where six make 3x3 convolutions faster"
+        "--no-six-bit-inputs",
+        "--no-narrow",
+        dest="six_bit_inputs",
+        action="store_false",
+        help="int8: use eight bits even where six make 3x3 convolutions faster",
     )
     parser.add_argument(
         "--validate", type=int, default=1000, metavar="N", help="test images to measure the error on; 0 for none (1000)"
@@ -48,44 +52,44 @@ def add(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compile, save and say what came out."""
+    """Compile, measure, save and print what came out."""
     if arguments.calibrate < 1 or arguments.validate < 0:
         raise SignwiseError("--calibrate must be at least 1 and --validate at least 0")
     import torch
 
     from signwise import datasets
     from signwise.compiler import compile as compile_model
+    from signwise.program.evaluate import error_text
     from signwise.training.run_folder import load_run
 
     out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
     trained = load_run(arguments.folder, arguments.which)
-    described = trained.config["network"]
     if "finished" not in trained.config:
-        print(f"note: the run has not finished, its weights are of step {trained.step:,}", file=sys.stderr)
-    calibrate = validate = None
-    if arguments.activations == "int8" or arguments.validate:
-        data = datasets.load(trained.recipe.dataset, arguments.data)
+        print(f"note: the run has not finished, its weights are from step {trained.step:,}", file=sys.stderr)
+    to_int8 = arguments.activations == "int8"
+    example = torch.zeros(1, *trained.config["network"]["input_shape"])
+    program = compile_model(trained.on_raw_pixels(), example, about=_about(trained, arguments.which))
+    programs = {"error": program}
+    data = datasets.load(trained.recipe.dataset, arguments.data) if to_int8 or arguments.validate else None
+    if to_int8:
+        assert data is not None
         # Evenly spread, since some data sets are sorted by class.
         step = max(1, len(data.train_images) // arguments.calibrate)
-        calibrate = data.train_images[::step][: arguments.calibrate]
-        if arguments.validate:
-            validate = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
-    program = compile_model(
-        trained.on_raw_pixels(),
-        torch.zeros(1, *described["input_shape"]),
-        arguments.activations,
-        calibrate=calibrate if arguments.activations == "int8" else None,
-        narrow=not arguments.no_narrow,
-        validate=validate,
-        about=_about(trained, arguments.which),
-    )
+        examples = data.train_images[::step][: arguments.calibrate]
+        quantized = program.quantize(examples, six_bit_inputs=arguments.six_bit_inputs)
+        programs = {"error with float32 activations": program, "error": quantized}
+        program = quantized
+    if arguments.validate:
+        assert data is not None
+        images, labels = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
+        errors = {name: error_text(each.error(images, labels), len(images)) for name, each in programs.items()}
+        program = program.with_about(errors)
+        for name, text in errors.items():
+            print(f"{name}: {text}")
     program.save(out)
-    for keyword, text in program.about.items():
-        if keyword.startswith("error"):
-            print(f"{keyword}: {text}")
-    state = sum(tensor.numel() * tensor.element_size() for tensor in trained.model.state_dict().values())
+    state = sum(tensor.nbytes for tensor in trained.model.state_dict().values())
     size = out.stat().st_size
-    print(f"{out}: {size:,} bytes, {state / size:.1f} times smaller than the float32 network")
+    print(f"{out}: {size:,} bytes, {state / size:.1f} times smaller than the float32 model")
     return 0
 
 

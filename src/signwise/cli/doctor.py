@@ -1,4 +1,4 @@
-"""``signwise doctor``: what is installed, what the kernels chose, where things are; also for reports of problems."""
+"""``signwise doctor``: installed versions, the chosen kernels, devices and folders, also for bug reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import platform
 import warnings
 from typing import Any
 
-_MISSING = "not installed"
+from signwise.text import aligned
+
 _PACKAGES = {
     "numpy": "needed",
     "safetensors": "needed",
@@ -28,30 +29,29 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="show versions, kernels, threads and devices",
-        description="Show what is installed, which kernels this machine runs, and where data is kept. "
-        "Put the output into a report of a problem.",
+        description="Show what is installed, which kernels this machine runs, and where data sets are stored. "
+        "Include the output in a bug report.",
         epilog="example: signwise doctor --json > doctor.json",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine and print."""
+    """Print the findings as a table or as JSON."""
     findings = examine()
     if arguments.json:
         print(json.dumps(findings, indent=2))
         return 0
-    width = max(len(name) for part in findings.values() for name in part)
-    for title, part in findings.items():
-        print(title)
-        for name, value in part.items():
-            print(f"  {name:{width}}  {value}")
+    rows = []
+    for title, section in findings.items():
+        rows += [(title, ""), *((f"  {name}", value) for name, value in section.items())]
+    print(aligned(rows, left=(0, 1)))
     return 0
 
 
 def examine() -> dict[str, dict[str, str]]:
-    """What there is to know, in parts, as text."""
+    """All findings as text, by section and name."""
     return {
         "versions": _versions(),
         "machine": _machine(),
@@ -66,7 +66,7 @@ def _versions() -> dict[str, str]:
 
     found = provenance.versions(*_PACKAGES)
     return {name: found.get(name, "") for name in ("signwise", "python")} | {
-        name: found.get(name) or f"{_MISSING} ({hint})" for name, hint in _PACKAGES.items()
+        name: found.get(name) or f"not installed ({hint})" for name, hint in _PACKAGES.items()
     }
 
 
@@ -88,11 +88,11 @@ def _kernels() -> dict[str, str]:
         chosen = native.isa()
     if chosen is None:
         reason = str(caught[0].message) if caught else "no native library"
-        return {"chosen": f"none, numpy is used: {reason}"}
+        return {"chosen": f"none, programs run in numpy: {reason}"}
     return {
         "chosen": chosen,
-        "available": ", ".join(native.available_isas()) + " (SIGNWISE_ISA chooses)",
-        "threads": f"{native.default_threads()} (SIGNWISE_THREADS chooses)",
+        "available": ", ".join(native.available_isas()) + " (set SIGNWISE_ISA to choose)",
+        "threads": f"{native.default_threads()} (set SIGNWISE_THREADS to change)",
     }
 
 
@@ -100,23 +100,22 @@ def _devices() -> dict[str, str]:
     try:
         import torch
     except ImportError:
-        return {"accelerator": "unknown without PyTorch; running packed files needs none"}
+        return {"accelerator": "unknown without PyTorch; packed programs need none"}
     if torch.cuda.is_available():
         return {f"cuda:{index}": torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
     if torch.backends.mps.is_available():
         return {"mps": "Apple GPU"}
-    return {"accelerator": "none seen; training uses the CPU"}
+    return {"accelerator": "none found; training uses the CPU"}
 
 
 def _data() -> dict[str, str]:
     from signwise import datasets, shipped
-    from signwise.datasets.cache import VARIABLE
 
-    folder = datasets.data_folder()
-    source = f"from {VARIABLE}" if os.environ.get(VARIABLE) else f"set {VARIABLE} to choose another"
-    state = "" if folder.is_dir() else ", not there yet"
+    folder, variable = datasets.data_folder(), datasets.DATA_VARIABLE
+    source = f"from {variable}" if os.environ.get(variable) else f"set {variable} to choose another"
+    state = "" if folder.is_dir() else ", does not exist yet"
     return {
         "folder": f"{folder} ({source}{state})",
-        "embedded": "mnist",
-        "shipped networks": ", ".join(shipped.names()) or "none",
+        "embedded": ", ".join(name for name, dataset in datasets.DATASETS.items() if dataset.embedded),
+        "shipped programs": ", ".join(shipped.names()) or "none",
     }

@@ -1,4 +1,4 @@
-"""``signwise eval``: the error of a run, or of a packed file, on the test images."""
+"""``signwise eval``: the error of a run or of a packed file on the test images."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 from signwise.errors import SignwiseError
 
-_BATCH = 100
 _EXAMPLES = """examples:
   signwise eval runs/lenet5-mnist                  the best weights of a run
-  signwise eval runs/lenet5-mnist --which last     those after its last step
+  signwise eval runs/lenet5-mnist --which last     the weights after its last step
   signwise eval lenet5.sw --threads 1              a packed file, without PyTorch
-  signwise eval lenet5-mnist-1bit                  the network that comes with the package
+  signwise eval lenet5-mnist-1bit                  the program that comes with the package
 """
 
 
@@ -23,16 +22,18 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "eval",
         help="test a run or a packed file",
-        description="Measure the error of a trained network on the test images of its data set.",
+        description="Measure the error of a trained model on the test images of its data set.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="RUN_OR_FILE", help="a run's folder, a packed file, or a shipped network")
-    parser.add_argument("--which", choices=("best", "last"), default="best", help="of a run: which weights (best)")
-    parser.add_argument("--dataset", metavar="NAME", help="of a file: the data set (default: the one it names)")
+    parser.add_argument(
+        "target", metavar="RUN_OR_FILE", help="a run's folder, a packed file, or the name of a shipped program"
+    )
+    parser.add_argument("--which", choices=("best", "last"), default="best", help="for a run: which weights (best)")
+    parser.add_argument("--dataset", metavar="NAME", help="for a file: the data set (default: the one it names)")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where the data set is (default: the cache)")
     parser.add_argument("--samples", type=int, metavar="N", help="test on the first N images only")
-    parser.add_argument("--device", default="auto", help="of a run: cpu, cuda, ... (default: an accelerator if any)")
+    parser.add_argument("--device", default="auto", help="for a run: cpu, cuda, ... (default: an accelerator if any)")
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     parser.set_defaults(run=run)
@@ -70,28 +71,21 @@ def _run_report(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _file_report(arguments: argparse.Namespace) -> dict[str, Any]:
-    import numpy as np
+    from signwise import datasets
+    from signwise.program.program import Program
 
-    from signwise import datasets, runtime, shipped
-
-    model = runtime.load(shipped.resolve(arguments.target), threads=arguments.threads)
-    about = model.program.about
-    name = arguments.dataset or about.get("dataset")
+    program = Program.load(arguments.target)
+    name = arguments.dataset or program.about.get("dataset")
     if name is None:
         raise SignwiseError(f"{arguments.target} does not name its data set: give it with --dataset")
     data = datasets.load(name, arguments.data)
     images, labels = data.test_images[: arguments.samples], data.test_labels[: arguments.samples]
-    shape = tuple(model.program.input_shape)
-    if shape != data.image_shape:
-        raise SignwiseError(f"{arguments.target} takes images of {shape}, {name} has {data.image_shape}")
-    wrong = 0
-    for start in range(0, len(images), _BATCH):
-        answers = model(images[start : start + _BATCH].astype(np.float32))
-        wrong += int((answers.argmax(1) != labels[start : start + _BATCH]).sum())
+    if program.input_shape != data.image_shape:
+        raise SignwiseError(f"{arguments.target} takes images of {program.input_shape}, {name} has {data.image_shape}")
     return {
         "what": str(arguments.target),
         "dataset": name,
         "images": len(images),
-        "error": 100 * wrong / len(images),
-        "about": dict(about),
+        "error": 100 * program.error(images, labels, threads=arguments.threads),
+        "about": dict(program.about),
     }

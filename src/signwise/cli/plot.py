@@ -31,10 +31,10 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw the figures and print their paths."""
-    from signwise import datasets
-    from signwise.figures.errors import errors_figure
-    from signwise.figures.state import state_figure
+    from signwise.figures.error_curves import error_curves_figure
+    from signwise.figures.layer_state import layer_state_figure
     from signwise.figures.style import save
+    from signwise.titles import experiment_title
     from signwise.training.recipe import Recipe
     from signwise.training.run_folder import read_config, read_records
 
@@ -44,16 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
     if not rows:
         raise SignwiseError(f"the run in {folder} has not finished an epoch yet")
     out = arguments.out or folder
-    dataset = datasets.NAMES[recipe.dataset].title
-    title = f"{recipe.model} on {dataset}, {recipe.bits} bit, seed {recipe.seed}"
+    title = f"{experiment_title(recipe.model, recipe.dataset)}, {recipe.bits} bit, seed {recipe.seed}"
     curves = {name: [row[name] for row in rows] for name in ("error", "relaxed_error", "train_error")}
-    figures = {"errors": errors_figure(curves, title)}
+    figures = {"errors": error_curves_figure(curves, title)}
     states = read_records(folder / "state.jsonl")
     layers = list(dict.fromkeys(state["layer"] for state in states))
     for layer in layers:
         name = "state" if len(layers) == 1 else f"state-{layer}"
         history = [state for state in states if state["layer"] == layer]
-        figures[name] = state_figure(history, f"{title}, layer {layer}")
+        figures[name] = layer_state_figure(history, f"{title}, layer {layer}")
     for name, figure in figures.items():
         path = out / f"{name}.{arguments.format}"
         save(figure, path)

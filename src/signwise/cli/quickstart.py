@@ -1,4 +1,4 @@
-"""``signwise quickstart``: the whole way in a few minutes, from training to a packed file that runs without PyTorch."""
+"""``signwise quickstart``: from training to a packed file that runs without PyTorch, in a few minutes."""
 
 from __future__ import annotations
 
@@ -16,64 +16,56 @@ def add(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "quickstart",
-        help="see the whole way in a few minutes",
-        description="Train LeNet5 on MNIST with 32 bits and with 1 bit a weight, side by side, by a short recipe of "
-        "its own; pack both, run the files without PyTorch, and compare. Started again, it goes on where it was.",
+        help="train, pack, run and compare, in a few minutes",
+        description="Train LeNet5 on MNIST with 32 bits and with 1 bit per weight, side by side, with a short recipe; "
+        "pack both, run the files without PyTorch, and compare. Started again, it resumes where it stopped.",
         epilog="example: signwise quickstart --out first-look",
     )
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("quickstart-out"),
-        metavar="FOLDER",
-        help="where everything goes (quickstart-out)",
+        "--out", type=Path, default=Path("quickstart-out"), metavar="FOLDER", help="output folder (quickstart-out)"
     )
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training images (4)")
     parser.add_argument("--train-samples", type=int, metavar="N", help="train on the first N images only")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="where MNIST is (default: in the package)")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with MNIST (default: in the package)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, pack, measure, compare."""
-    import torch  # noqa: F401 - first, so that its absence is told before anything is promised
-
-    from signwise.quickstart.finish import Row, figure, measure_files, pack_run, pytorch_microseconds, table
-    from signwise.quickstart.recipes import BITS, short_recipe
-    from signwise.quickstart.side_by_side import train_side_by_side
+    from signwise import quickstart
+    from signwise.bench.isolated import measure_without_torch
 
     changes = {name: getattr(arguments, name) for name in ("epochs", "train_samples")}
     changes = {name: value for name, value in changes.items() if value is not None}
-    recipes = {arguments.out / f"lenet5-{bits}bit": short_recipe(bits, **changes) for bits in BITS}
+    bits = quickstart.BITS
+    recipes = {arguments.out / f"lenet5-{width}bit": quickstart.short_recipe(width, **changes) for width in bits}
     epochs = next(iter(recipes.values())).epochs
-    print(f"LeNet5 on MNIST with 32 bits and with 1 bit a weight, {epochs} epochs each, side by side")
+    print(f"LeNet5 on MNIST with 32 bits and with 1 bit per weight, {epochs} epochs each, side by side")
     print("(a short recipe for a first look; the paper's takes 200 epochs: signwise train lenet5-mnist)")
-    train_side_by_side(recipes, arguments.data)
+    quickstart.train_side_by_side(recipes, arguments.data)
 
-    packed = {bits: pack_run(folder) for bits, folder in zip(BITS, recipes, strict=True)}
-    files = [path for path, _, _ in packed.values()]
-    shipped = _shipped()
+    packed = {width: quickstart.pack_run(folder) for width, folder in zip(bits, recipes, strict=True)}
+    files = [path for path, _ in packed.values()]
     print("\ncompiled, saved, and run in a process that cannot import PyTorch:\n")
-    measured = measure_files([*files, *shipped], arguments.data)
+    measured = measure_without_torch([*files, *_shipped()], arguments.data)
     rows = [
-        Row(name=name, bits=bits, error=result["error"], size=result["bytes"], microseconds=result["microseconds"])
-        for (name, bits), result in zip(_NAMES, measured, strict=False)
+        quickstart.Row(name=name, bits=width, error=result.error, size=result.size, seconds=result.seconds)
+        for (name, width), result in zip(_NAMES, measured, strict=False)
     ]
-    _, trained, model = packed[32]
-    in_pytorch = Row(
+    in_pytorch = quickstart.Row(
         name="32 bits, in PyTorch",
         bits=32,
         error=rows[0].error,
         size=(arguments.out / "lenet5-32bit" / "last.safetensors").stat().st_size,
-        microseconds=pytorch_microseconds(model, trained.recipe.dataset, arguments.data),
+        seconds=quickstart.pytorch_seconds(packed[32][1], "mnist", arguments.data),
     )
     rows.insert(0, in_pytorch)
-    print(table(rows))
+    print(quickstart.table(rows))
     picture = arguments.out / "comparison.png"
-    figure(rows, picture)
-    print(f"\nthe same as a figure: {picture}")
-    print(f"the packed networks:  {', '.join(map(str, files))}")
-    print(f"go on with:           signwise inspect {files[-1]}")
+    quickstart.draw(rows, picture)
+    print(f"\nas a figure:         {picture}")
+    print(f"the packed networks: {', '.join(map(str, files))}")
+    print(f"next:                signwise inspect {files[-1]}")
     return 0
 
 
@@ -82,5 +74,5 @@ def _shipped() -> list[Path]:
 
     try:
         return [shipped.resolve(_SHIPPED)]
-    except SignwiseError:  # a checkout from before it was trained
+    except SignwiseError:  # a checkout without the shipped file
         return []

@@ -1,4 +1,4 @@
-"""``signwise reproduce``: the paper's tables and figures, from recorded runs and those that are still missing."""
+"""``signwise reproduce``: the paper's tables and figures, from existing records and from runs still to be trained."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from signwise.errors import SignwiseError
 if TYPE_CHECKING:
     from signwise.reproduce.launch import Slot
     from signwise.reproduce.plan import PlannedRun
-    from signwise.reproduce.record import Record
 
-_TARGETS = ("table1", "alpha", "comparison", "state-figure", "accuracy-figure", "openings", "all")
-_DOCUMENT = Path("docs/results.md")
+_TARGETS = ("table1", "alpha", "comparison", "state-figure", "accuracy-figure", "ablation", "all")
+_ALIASES = {"openings": "ablation"}
 _EXAMPLES = """examples:
-  signwise reproduce table1 --dry-run                what would be run, and for how long
+  signwise reproduce table1 --dry-run                show what would run, and for how long
   signwise reproduce all --budget cpu                LeNet5 in full, the others as far as a CPU goes
   signwise reproduce all --jobs 8 --seeds 3          everything, on eight GPUs, three seeds each
-  signwise reproduce openings                        how much matters what the paper leaves open
-  signwise reproduce all --no-train                  record what has finished and render, train nothing
+  signwise reproduce ablation                        ablate the choices that the paper does not specify
+  signwise reproduce all --no-train                  record finished runs and render, train nothing
+
+Tables (Markdown, CSV) and figures go to --out. A finished run leaves a record there, in records/; --records takes the
+records of another folder. Nothing that is recorded is trained again.
 """
 
 
@@ -29,22 +31,23 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "reproduce",
         help="reproduce the paper's tables and figures",
-        description="Train what a table or figure of the paper needs and is not recorded yet, and render it.",
+        description="Train the runs that a table or figure of the paper still needs, record them, and render it.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=_TARGETS, metavar="WHAT", help=f"one of {', '.join(_TARGETS)}")
-    parser.add_argument("--budget", choices=("full", "cpu"), default="full", help="what hardware allows (full)")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each experiment (1)")
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: one for each accelerator)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="run folders (runs)")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="records (results)")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="where the data sets are (default: the cache)")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan and train nothing")
-    parser.add_argument("--no-train", action="store_true", help="record what has finished, render, train nothing")
+    what = f"one of {', '.join(_TARGETS)}"
+    parser.add_argument("what", choices=(*_TARGETS, *_ALIASES), metavar="WHAT", help=what)
+    parser.add_argument("--budget", choices=("full", "cpu"), default="full", help="what the hardware allows (full)")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs per experiment (1)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: one per accelerator)")
     parser.add_argument(
-        "--ship", type=Path, metavar="FOLDER", help="also pack the best 1-bit LeNet5 for the package into this folder"
+        "--out", type=Path, default=Path("reproduce-out"), metavar="FOLDER", help="tables and figures (reproduce-out)"
     )
+    parser.add_argument("--records", type=Path, metavar="FOLDER", help="records (default: records/ in --out)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="run folders (runs)")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with the data sets (default: the cache)")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and train nothing")
+    parser.add_argument("--no-train", action="store_true", help="record finished runs, render, train nothing")
     parser.set_defaults(run=run)
 
 
@@ -54,21 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise SignwiseError(f"--{name} must be at least 1, got {value}")
-    if arguments.what == "openings":
-        return _measure_openings(arguments)
-    from signwise.reproduce.record import read_all
-
-    if arguments.no_train:
-        failed = []
-    else:
-        planned, places = _plan(arguments)
+    target = _ALIASES.get(arguments.what, arguments.what)
+    records: Path = arguments.records or arguments.out / "records"
+    if target == "ablation":
+        return _ablation(arguments, records)
+    failed: list[PlannedRun] = []
+    if not arguments.no_train:
+        planned, places = _plan(arguments, target, records)
         if arguments.dry_run:
             return 0
-        failed = _train(arguments, planned, places)
-    _record_finished(arguments)
-    _render(arguments, read_all(arguments.results))
-    if arguments.ship is not None:
-        _ship(arguments, read_all(arguments.results))
+        failed = _train(arguments, planned, places, records)
+    elif arguments.dry_run:
+        return 0
+    _record_finished(arguments.runs, records)
+    _render(target, records, arguments.out)
     if failed:
         print(f"{len(failed)} of the runs failed; the logs are in {arguments.runs}")
     return 1 if failed else 0
@@ -78,18 +80,17 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-def _measure_openings(arguments: argparse.Namespace) -> int:
-    from signwise.reproduce.openings import FILE, markdown
+def _ablation(arguments: argparse.Namespace, records: Path) -> int:
+    from signwise.reproduce import ablation
 
-    path: Path = arguments.results / FILE
+    path = records / ablation.FILE
     if arguments.dry_run:
         print(f"{path}: {'recorded' if path.exists() else 'to be measured, some minutes'}")
         return 0
     if not path.exists() and not arguments.no_train:
-        from signwise.reproduce.measure_openings import measure_openings
-
-        measure_openings(arguments.results, _say, data=arguments.data)
-    print(markdown(arguments.results))
+        ablation.measure_ablation(records, _say, data=arguments.data)
+    _render_ablation(records, arguments.out)
+    print(ablation.ablation_markdown(records))
     return 0
 
 
@@ -101,40 +102,43 @@ def _accelerators() -> list[str]:
     return ["mps"] if torch.backends.mps.is_available() else []
 
 
-def _plan(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[Slot]]:
+def _plan(arguments: argparse.Namespace, target: str, records: Path) -> tuple[list[PlannedRun], list[Slot]]:
     from signwise.reproduce.experiments import experiments
     from signwise.reproduce.launch import slots
-    from signwise.reproduce.measure import seconds_per_image
-    from signwise.reproduce.plan import plan
-    from signwise.reproduce.record import read_all
-    from signwise.reproduce.step_times import remembered
+    from signwise.reproduce.plan import plan, remembered, seconds_per_image
+    from signwise.reproduce.records import read_training_records
 
     places = slots(arguments.jobs, _accelerators())
-    device, threads = places[0].device, places[0].threads
-    estimate = remembered(arguments.runs, places[0], lambda recipe: seconds_per_image(recipe, device, threads), _say)
-    wanted = experiments(arguments.what, arguments.budget, arguments.seeds)
-    planned = plan(wanted, read_all(arguments.results), arguments.runs, estimate)
+    first = places[0]
+    estimate = remembered(
+        arguments.runs, str(first), lambda recipe: seconds_per_image(recipe, first.device, first.threads), _say
+    )
+    wanted = experiments(target, arguments.budget, arguments.seeds)
+    planned = plan(wanted, read_training_records(records), arguments.runs, estimate)
     _show(planned, len(places))
     return planned, places
 
 
-def _train(arguments: argparse.Namespace, planned: list[PlannedRun], places: list[Slot]) -> list[PlannedRun]:
+def _train(
+    arguments: argparse.Namespace, planned: list[PlannedRun], places: list[Slot], records: Path
+) -> list[PlannedRun]:
     from signwise.reproduce.launch import launch
+    from signwise.training import Options
 
-    extra = [] if arguments.data is None else ["--data", str(arguments.data)]
     waiting = [entry for entry in planned if entry.needs_training]
-    return launch(waiting, places, extra=extra, finished=lambda done: _record(done, arguments.results), say=_say)
+    options = Options(data=arguments.data)
+    return launch(waiting, places, options=options, finished=lambda done: _record(done, records), say=_say)
 
 
-def _record_finished(arguments: argparse.Namespace) -> None:
-    """Record every finished run of an experiment of either budget, whoever started it."""
+def _record_finished(runs: Path, records: Path) -> None:
+    """Record every finished run that belongs to an experiment of either budget, whoever started it."""
     from signwise.reproduce.experiments import BUDGETS, experiments
     from signwise.reproduce.plan import finished_unrecorded
-    from signwise.reproduce.record import read_all
+    from signwise.reproduce.records import read_training_records
 
-    worth_it = [recipe for budget in BUDGETS for recipe in experiments("all", budget)]
-    for finished in finished_unrecorded(worth_it, read_all(arguments.results), arguments.runs):
-        _record(finished, arguments.results)
+    wanted = [recipe for budget in BUDGETS for recipe in experiments("all", budget)]
+    for finished in finished_unrecorded(wanted, read_training_records(records), runs):
+        _record(finished, records)
 
 
 def _show(planned: list[PlannedRun], places: int) -> None:
@@ -147,7 +151,7 @@ def _show(planned: list[PlannedRun], places: int) -> None:
             "recorded": "recorded",
             "finished": "finished, to be recorded",
             "running": f"running in another process, epoch {entry.epochs_done} of {entry.recipe.epochs}",
-            "cut": f"to be resumed after epoch {entry.epochs_done} of {entry.recipe.epochs}",
+            "interrupted": f"to be resumed after epoch {entry.epochs_done} of {entry.recipe.epochs}",
             "new": "to be trained",
         }[entry.status]
         time = ""
@@ -157,38 +161,33 @@ def _show(planned: list[PlannedRun], places: int) -> None:
         print(f"{entry.name.ljust(width)}  {words}{time}")
     if left:
         at_once = f", {places} at once" if places > 1 else ""
-        print(f"in all about {duration(left / places)}{at_once}, by a measured step of each")
+        print(f"total: about {duration(left / places)}{at_once}, from one measured step of each")
 
 
-def _record(finished: PlannedRun, results: Path) -> None:
-    from signwise.reproduce.from_run import record_run
-    from signwise.reproduce.record import write_record
+def _record(finished: PlannedRun, records: Path) -> None:
+    from signwise.reproduce.records import record_run, write_record
 
     record = record_run(finished.folder)
-    path = write_record(record, results)
+    path = write_record(record, records)
     _say(f"{record.name}: best error {record.result.best_error:.2f} %, recorded in {path}")
 
 
-def _render(arguments: argparse.Namespace, records: list[Record]) -> None:
-    from signwise.reproduce.markers import fill_file
-    from signwise.reproduce.render import blocks, render
+def _render(target: str, records: Path, out: Path) -> None:
+    from signwise.reproduce.records import read_training_records
+    from signwise.reproduce.render import render
 
-    for path in render(arguments.what, records, arguments.results):
+    files = render(target, read_training_records(records), out)
+    if target == "all":
+        files += _render_ablation(records, out)
+    for path in files:
         print(f"rendered {path}")
-    # The repository's own document stands beside its results; whoever reproduces elsewhere has the parts above.
-    if _DOCUMENT.exists() and arguments.results.resolve() == Path("results").resolve():
-        render("all", records, arguments.results)
-        changed = fill_file(_DOCUMENT, blocks(records, arguments.results))
-        print(f"{_DOCUMENT} {'rendered' if changed else 'is up to date'}")
 
 
-def _ship(arguments: argparse.Namespace, records: list[Record]) -> None:
-    from signwise.reproduce.plan import plan
-    from signwise.reproduce.ship import ship, worth_shipping
+def _render_ablation(records: Path, out: Path) -> list[Path]:
+    from signwise.reproduce.ablation import FILE, ablation_markdown
+    from signwise.reproduce.render import write_if_changed
 
-    record = worth_shipping(records)
-    if record is None:
-        raise SignwiseError("there is no full record of the 1-bit LeNet5 to ship yet: run signwise reproduce table1")
-    folder = plan([record.recipe], [], arguments.runs)[0].folder
-    path = ship(folder, record, arguments.ship, arguments.data)
-    print(f"shipped {path}: {path.stat().st_size:,} bytes, error {record.result.best_error:.2f} %")
+    if not (records / FILE).exists():
+        return []
+    write_if_changed(out / "ablation.md", ablation_markdown(records) + "\n")
+    return [out / "ablation.md"]

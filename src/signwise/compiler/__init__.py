@@ -1,4 +1,11 @@
-"""From a trained PyTorch model to a program: trace, fold, fuse, pack, and quantize activations where asked."""
+"""From a trained PyTorch model to a program.
+
+build.py        compile: evaluation form, trace, fuse, pack
+trace.py        walks the graph of torch.export
+translate.py    one function per PyTorch operator
+builder.py      the draft that translations write and rules rewrite
+fuse.py         rules that leave fewer operations with the same meaning
+"""
 
 from __future__ import annotations
 

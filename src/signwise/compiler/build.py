@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, TypeAlias, Union
 
 import numpy as np
@@ -11,17 +11,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from signwise.compiler.draft import Draft
 from signwise.compiler.fuse import fuse_
-from signwise.compiler.prepare import prepare
 from signwise.compiler.trace import trace
 from signwise.errors import SignwiseError
-from signwise.program import operations as ops
-from signwise.program.evaluate import error_rate
+from signwise.layers import BINARY_OF
+from signwise.packing.pack import deployed_layers
+from signwise.program.evaluate import error_text
 from signwise.program.program import Program
-from signwise.program.quantize import quantize
 
 Examples: TypeAlias = Union[Tensor, npt.NDArray[Any]]
+
+PLAIN_OF: dict[type[nn.Module], type[nn.Module]] = {binary: plain for plain, binary in BINARY_OF.items()}
 
 
 def compile(  # noqa: A001 - the name that users know from PyTorch
@@ -30,22 +30,22 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
     activations: Literal["float32", "int8"] = "float32",
     *,
     calibrate: Examples | None = None,
-    narrow: bool = True,
+    six_bit_inputs: bool = True,
     validate: tuple[Examples, Examples] | None = None,
     about: Mapping[str, str] | None = None,
+    narrow: bool | None = None,
 ) -> Program:
     """Turn a model into a program: evaluation form, batch norm folded, ReLU and residuals fused, signs packed.
 
     Args:
-        model: any model of convolutions, dense layers, batch norm, ReLU, pools, additions and concatenations; what
-            cannot be expressed is refused by name. It is not changed.
+        model: any model of convolutions, dense layers, batch norm, ReLU, pools, additions and concatenations; anything
+            else is refused by name. The model itself does not change.
         example_input: one batch of the right shape; its numbers and its batch size do not matter.
-        activations: ``"float32"``, or ``"int8"`` for integer additions in the binary layers.
-        calibrate: for ``"int8"``, a batch of typical inputs (a hundred are plenty) to choose scales on.
-        narrow: for ``"int8"``, let what 3x3 convolutions read have six bits, which CPUs with VNNI run much faster.
-        validate: images and labels on which the error is measured, with float32 and with 8-bit activations; both go
-            into the program's ``about``.
-        about: free text by keyword to keep in the file, such as the data set.
+        activations: ``"int8"`` is short for ``compile(...).quantize(calibrate)``.
+        calibrate, six_bit_inputs: for ``"int8"``, the arguments of :meth:`Program.quantize`.
+        validate: images and labels; notes :meth:`Program.error` on them in the program's ``about``.
+        about: free text by keyword to store in the file, such as the data set.
+        narrow: the older name of ``six_bit_inputs``.
 
     Returns:
         The program; ``program.save("net.sw")`` writes it.
@@ -60,47 +60,57 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
     """
     if activations not in ("float32", "int8"):
         raise SignwiseError(f"activations must be 'float32' or 'int8', got {activations!r}")
+    if activations == "int8" and calibrate is None:
+        raise SignwiseError("activations='int8' needs calibrate=, a batch of typical inputs to choose scales on")
+    plain, scales = evaluation_form(model)
+    draft = trace(plain, scales, _example(example_input))
+    fuse_(draft)
+    program = draft.finish(about or {})
+    if calibrate is None or activations == "float32":
+        return _with_error(program, "error", program, validate)
+    quantized = program.quantize(_array(calibrate), six_bit_inputs=six_bit_inputs if narrow is None else narrow)
+    quantized = _with_error(quantized, "error with float32 activations", program, validate)
+    return _with_error(quantized, "error", quantized, validate)
+
+
+def evaluation_form(model: nn.Module) -> tuple[nn.Module, dict[str, Tensor | None]]:
+    """A copy of the model whose binary layers are float layers with signs as weights; the model does not change.
+
+    Args:
+        model: any model, in training or evaluation mode, on any device.
+
+    Returns:
+        The copy, on the CPU, in float32 and evaluation mode, and by the name of each binary weight its scale per
+        filter, or ``None`` where it has none.
+    """
+    copied = copy.deepcopy(model).to(device="cpu", dtype=torch.float32).eval().requires_grad_(False)
+    scales: dict[str, Tensor | None] = {}
+    for name, layer, deployed in deployed_layers(copied, PLAIN_OF, "compile"):
+        layer.weight = nn.Parameter(deployed.signs, requires_grad=False)
+        scales[f"{name}.weight" if name else "weight"] = deployed.scale
+        # The inverse of binarize_: every parameter, hook and reference stays in place.
+        plain: type[Any] = PLAIN_OF[type(layer)]
+        layer.__class__ = plain
+    return copied, scales
+
+
+def _example(example_input: Examples) -> Tensor:
     if not isinstance(example_input, (Tensor, np.ndarray)):
         raise SignwiseError(f"example_input must be one tensor or array, got {type(example_input).__name__}")
     example = torch.as_tensor(example_input).detach().to("cpu", torch.float32)
     if example.dim() < 2 or len(example) == 0:
         raise SignwiseError(f"example_input must be a batch of at least one example, got shape {list(example.shape)}")
-    copied, scales = prepare(model)
-    draft = trace(copied, scales, example)
-    fuse_(draft)
-    notes = dict(about or {})
-    if activations == "float32":
-        program = draft.finish(notes)
-        if validate is not None:
-            notes["error"] = _percent(program, validate)
-        return draft.finish(notes)
-
-    if calibrate is None:
-        raise SignwiseError("activations='int8' needs calibrate=, a batch of typical inputs to choose scales on")
-    _let_input_be_quantized_(draft)
-    program = draft.finish(notes)
-    examples = _array(calibrate)
-    quantized = quantize(program, examples, narrow=narrow)
-    notes["activations"] = f"int8, calibrated on {len(examples)} examples"
-    if validate is not None:
-        notes["error with float32 activations"] = _percent(program, validate)
-        notes["error"] = _percent(quantized, validate)
-    return replace(quantized, about=notes)
-
-
-def _let_input_be_quantized_(draft: Draft) -> None:
-    """The input is float32; where a binary layer reads it, an operation that changes nothing makes it integers."""
-    layers = [operation for operation in draft.ops.values() if isinstance(operation, ops.Weighted)]
-    if any(layer.bits == 1 and layer.inputs[0] == 0 for layer in layers):
-        channels = draft.input_shape[0]
-        scale, bias = draft.tensor("scale", np.ones(channels)), draft.tensor("bias", np.zeros(channels))
-        draft.insert_first(ops.Affine(inputs=(0,), scale=scale, bias=bias), "input")
+    return example
 
 
 def _array(examples: Examples) -> npt.NDArray[Any]:
     return examples.detach().cpu().numpy() if isinstance(examples, Tensor) else np.asarray(examples)
 
 
-def _percent(program: Program, validate: tuple[Examples, Examples]) -> str:
+def _with_error(
+    program: Program, keyword: str, measured: Program, validate: tuple[Examples, Examples] | None
+) -> Program:
+    if validate is None:
+        return program
     images, labels = (_array(part) for part in validate)
-    return f"{100 * error_rate(program, images, labels):.2f} % of {len(images)} examples"
+    return program.with_about({keyword: error_text(measured.error(images, labels), len(images))})

@@ -1,10 +1,10 @@
-"""Fewer operations with the same meaning: normalization, activation and addition move into the layers before them.
+"""Fewer operations with the same meaning: normalization, activation and addition move into the layer before them.
 
 affine(layer(x))        ->  layer with scale and bias          folded batch norm
 relu(layer(x))          ->  layer with relu                    also after an affine or an addition
 layer(x) + y            ->  layer with a residual              the end of a residual block
-affine(max_pool(x))     ->  max_pool(affine(x))                where every scale is positive: the order of numbers,
-relu(max_pool(x))       ->  max_pool(relu(x))                  and so the largest one, stays what it was
+affine(max_pool(x))     ->  max_pool(affine(x))                where every scale is positive, so that the largest
+relu(max_pool(x))       ->  max_pool(relu(x))                  number stays the largest
 flatten(mean of image)  ->  global pool
 """
 
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from signwise.compiler.draft import Draft
+from signwise.compiler.builder import Draft
 from signwise.program import operations as ops
 
 Rule = Callable[[Draft, int], bool]
 
 
 def fuse_(draft: Draft) -> None:
-    """Apply every rule until none applies; each one leaves fewer operations, or moves one towards a layer."""
+    """Apply every rule until none applies. Each leaves fewer operations or moves one towards a layer, so this ends."""
     changed = True
     while changed:
         changed = False
@@ -42,7 +42,8 @@ def fold_affine(draft: Draft, value: int) -> bool:
     factor, offset = draft.tensors[affine.scale], draft.tensors[affine.bias]
     bias = offset if layer.bias is None else factor * draft.tensors[layer.bias] + offset
     scale = factor if layer.scale is None else factor * draft.tensors[layer.scale]
-    # Float weights could take the factor themselves, but then a batch norm's share of the file would depend on them.
+    # Float weights could absorb the factor and save its 4 bytes per channel; a scale keeps the trained weights as they
+    # are in the file, and one rule for both kinds of weights.
     scale_name, bias_name = draft.tensor("scale", scale), draft.tensor("bias", bias)
     _merge(draft, source, value, replace(layer, scale=scale_name, bias=bias_name, relu=affine.relu))
     return True
@@ -116,14 +117,14 @@ RULES: tuple[Rule, ...] = (move_before_max_pool, fold_affine, fuse_relu, fuse_re
 
 
 def _takes_affine(operation: ops.Operation) -> bool:
-    """Whether nothing happens in the operation after its own scale and bias."""
+    """Whether the operation ends with its own scale and bias: neither ReLU nor residual follows."""
     return (
         isinstance(operation, ops.Conv | ops.Dense | ops.Affine) and not operation.relu and len(operation.inputs) == 1
     )
 
 
 def _merge(draft: Draft, source: int, value: int, merged: ops.Operation) -> None:
-    """Let ``value`` be made by ``merged``, and drop ``source``, which only ``value`` read."""
+    """Make ``value`` by ``merged``, and drop ``source``, which only ``value`` read."""
     draft.put(value, merged)
     draft.names[value] = draft.names[source]
     draft.remove(source)

@@ -1,4 +1,4 @@
-"""From PyTorch code to a draft, through ``torch.export``: modules, functions, methods and operators come out alike.
+"""From PyTorch code to a draft, through ``torch.export``, which normalizes however the model spells an operation.
 
 The batch size stays symbolic, so code that depends on a particular one is refused.
 """
@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from signwise.compiler.draft import Draft
-from signwise.compiler.known import Call, Constant, Padded, UnsupportedError, Value
+from signwise.compiler.builder import Call, Constant, Draft, Padded, UnsupportedError, Value
 from signwise.compiler.translate import TRANSLATIONS, reshape
 from signwise.errors import FormatError, SignwiseError
 
@@ -22,10 +21,10 @@ WAY_OUT = "signwise.pack_(model) packs its binary layers and leaves the rest to 
 
 
 def trace(model: nn.Module, scales: Mapping[str, Tensor | None], example: Tensor) -> Draft:
-    """Write the draft of a model, one operation for each of PyTorch's.
+    """Draft the program of a model, one operation for each of PyTorch's.
 
     Args:
-        model: in evaluation mode, with plain layers; see :func:`signwise.compiler.prepare.prepare`.
+        model: in evaluation mode, with float layers; see :func:`signwise.compiler.build.evaluation_form`.
         scales: the names of the weights that are signs, with their scales per filter.
         example: an input of the right shape, batch first.
 
@@ -57,7 +56,7 @@ def _output(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any]) -> int:
     output: int = known[results[0]].number
     expected = tuple(results[0].meta["val"].shape[1:])
     if draft.shape(output) != expected:
-        raise SignwiseError(f"compile cannot express an output of shape {list(expected)} an example; {WAY_OUT}")
+        raise SignwiseError(f"compile cannot express an output of shape {list(expected)} per example; {WAY_OUT}")
     return output
 
 
@@ -69,10 +68,10 @@ def _export(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
         try:
             dynamic = ({0: torch.export.Dim("batch")},)
             exported = torch.export.export(model, (several,), dynamic_shapes=dynamic, strict=False)
-            # Decomposes nothing, but gives what changes a tensor in place a value of its own.
+            # Decomposes nothing, but replaces operators in place by functional ones.
             functional: torch.export.ExportedProgram = exported.run_decompositions({})
             return functional
-        except Exception as error:  # whatever the model's own code may raise, too
+        except Exception as error:  # including whatever the model's own code raises
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
             raise SignwiseError(f"torch.export cannot read this model ({reason}); {WAY_OUT}") from error
@@ -99,15 +98,15 @@ def _constants(
 def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch: str) -> Any:
     result = node.meta.get("val")
     if node.target is operator.getitem:
-        # Only the first result of an operator with several is ever translated.
+        # Of an operator with several results, only the first is translated.
         source, index = node.args
         if index != 0:
-            raise UnsupportedError("it uses a second result")
+            raise UnsupportedError("it uses a result of the operator other than the first")
         return known[source]  # type: ignore[index]
     if isinstance(result, (tuple, list)):
         result = result[0]
     if not isinstance(result, Tensor):
-        return result  # a size, which shapes tell already, or a check of the exporter's
+        return result  # a size, which the shapes already give, or an assertion of the exporter
 
     arguments = _arguments(node, known)
     if not any(isinstance(part, (Value, Padded)) for part in _flat(arguments.values())):
@@ -122,7 +121,7 @@ def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch:
     shape = tuple(int(size) for size in result.shape[1:])
     name = _module(node)[0] or node.name
     made = TRANSLATIONS[target](Call(draft, name, shape), **arguments)
-    # A vector may have dimensions of one around it for PyTorch, as long as it is on its way to losing them.
+    # PyTorch may give a vector dimensions of one for a while; only a reshape may leave them in place.
     if isinstance(made, Value) and TRANSLATIONS[target] is not reshape and draft.shape(made.number) != shape:
         raise UnsupportedError(f"examples of shape {list(shape)}")
     return made
@@ -141,13 +140,13 @@ def _flat(parts: Any) -> list[Any]:
 
 
 def _fold(node: fx.Node, arguments: Mapping[str, Any]) -> Constant:
-    """Work out what depends on constants alone."""
+    """Compute a tensor that depends on constants alone."""
     if any(isinstance(part, torch.SymInt) for part in _flat(arguments.values())):
         raise UnsupportedError("a tensor whose size depends on the batch")
 
     def tensor(part: Any) -> Any:
         if isinstance(part, Constant):
-            part.numbers()  # refuses the signs of a binary layer, which lack their scale
+            part.numbers()  # refuses the signs of a binary layer, which would lose their scale
             return part.tensor
         return [tensor(inner) for inner in part] if isinstance(part, (list, tuple)) else part
 
@@ -157,7 +156,7 @@ def _fold(node: fx.Node, arguments: Mapping[str, Any]) -> Constant:
 
 
 def _module(node: fx.Node) -> tuple[str, str]:
-    """The path and the class of the innermost module that the operator was called in."""
+    """The path and the class of the innermost module that calls the operator."""
     stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
     path, kind = stack[-1]
     kind = kind if isinstance(kind, str) else kind.__name__

@@ -1,7 +1,7 @@
-"""What each of PyTorch's operators becomes in a draft.
+"""PyTorch's operators as operations of a program: one function each, and the table that assigns them.
 
-A translation gets the operator's arguments by the names of PyTorch's schema, tensors replaced by what is known of them.
-Operators that are not here, and arguments that a program cannot express, are refused.
+A translation gets the operator's arguments by the names of PyTorch's schema, with tensors replaced by what the compiler
+knows of them. It refuses arguments that a program cannot express; operators outside the table are refused by name.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from signwise.compiler.arithmetic import add, divide, multiply, reverse_subtract, subtract
-from signwise.compiler.known import Call, Constant, Known, Padded, UnsupportedError, Value
-from signwise.packing.bits import unpack_bits
+from signwise.compiler.builder import Call, Constant, Known, Numbers, Padded, UnsupportedError, Value
+from signwise.packing.bits import unpack_signs
 from signwise.program import operations as ops
 
 Translation = Callable[..., Known]
@@ -52,7 +51,7 @@ def conv2d(
 
 def _sides(padding: list[int] | str, kernel: list[int], dilation: tuple[int, int]) -> ops.Padding:
     if padding == "same":
-        # As in PyTorch, the extra one of an odd number of zeros goes to the bottom and right.
+        # As in PyTorch, an odd number of zeros leaves the extra one at the bottom and right.
         height, width = (spread * (size - 1) for spread, size in zip(dilation, kernel, strict=True))
         return height // 2, width // 2, height - height // 2, width - width // 2
     height, width = (0, 0) if isinstance(padding, str) else _pair(padding)
@@ -62,7 +61,7 @@ def _sides(padding: list[int] | str, kernel: list[int], dilation: tuple[int, int
 def linear(call: Call, *, input: Known, weight: Known, bias: Known | None) -> Value:
     value, constant = call.value(input), call.constant(weight)
     if len(call.shape) != 1:
-        raise UnsupportedError("a linear layer on several vectors an example")
+        raise UnsupportedError("a linear layer on several vectors per example")
     out_features, in_features = constant.tensor.shape
     tensors = call.layer_tensors(constant, bias)
     return call.add(ops.Dense(inputs=(value,), out_features=out_features, in_features=in_features, **tensors))
@@ -90,7 +89,7 @@ def packed_conv2d(
 def _unpacked(call: Call, bits: Known, scale: Known | None, shape: tuple[int, ...]) -> Constant:
     packed = call.constant(bits)
     return Constant(
-        unpack_bits(packed.tensor, shape), packed.name, True, None if scale is None else call.constant(scale).tensor
+        unpack_signs(packed.tensor, shape), packed.name, True, None if scale is None else call.constant(scale).tensor
     )
 
 
@@ -112,12 +111,12 @@ def relu(call: Call, *, self: Known) -> Value:
 
 def clamp(call: Call, *, self: Known, min: float | None, max: float | None = None) -> Value:
     if min != 0 or max is not None:
-        raise UnsupportedError(f"a clamp to [{min}, {max}], while a ReLU is one to [0, None]")
+        raise UnsupportedError(f"a clamp to [{min}, {max}]; only clamp(min=0), a ReLU, is an operation")
     return relu(call, self=self)
 
 
 def _window(call: Call, kernel: list[int], stride: list[int], padding: list[int], value: int) -> dict[str, Any]:
-    """The attributes of a pool; rows and columns that rounding up adds become padding at the bottom and right."""
+    """The attributes of a pool; rows and columns added by ceil_mode become padding at the bottom and right."""
     size, steps = _pair(kernel), _pair(stride or kernel)
     height, width = _pair(padding)
     needed = [(made - 1) * step + window for made, step, window in zip(call.shape[1:], steps, size, strict=True)]
@@ -143,13 +142,13 @@ def avg_pool2d(
     count_include_pad: bool, divisor_override: int | None,
 ) -> Value:  # fmt: skip
     if divisor_override is not None:
-        raise UnsupportedError("an average pool with a divisor of its own")
+        raise UnsupportedError("an average pool with divisor_override")
     window = _window(call, kernel_size, stride, padding, call.value(self))
     top, left, bottom, right = window["padding"]
     rounded_up = (top, left) != (bottom, right)
     if rounded_up and count_include_pad and any(padding):
-        raise UnsupportedError("an average pool that counts its padding and rounds its size up")
-    # What rounding up adds is never counted, so without other padding it is padding that does not count.
+        raise UnsupportedError("an average pool with padding, count_include_pad and ceil_mode")
+    # Pixels added by ceil_mode never count; without other padding, that is padding that does not count.
     return call.add(ops.AvgPool(**window, count_include_pad=count_include_pad and not rounded_up))
 
 
@@ -199,19 +198,19 @@ def pad(call: Call, *, self: Known, pad: list[int], mode: str = "constant", valu
 
 
 def reshape(call: Call, *, self: Known, **_: object) -> Known:
-    """Views of all kinds: an example may stay as it is, or become a vector, with dimensions of one around it or not."""
+    """Views of all kinds: an example keeps its shape or becomes a vector, with or without dimensions of one."""
     value = call.value(self)
     shape = call.draft.shape(value)
     is_vector = max(call.shape, default=1) == math.prod(shape) == math.prod(call.shape)
     if call.shape == shape or (is_vector and len(shape) == 1):
         return self
     if not is_vector:
-        raise UnsupportedError(f"a change of shape from {list(shape)} to {list(call.shape)} an example")
+        raise UnsupportedError(f"a change of shape from {list(shape)} to {list(call.shape)} per example")
     return call.add(ops.Flatten(inputs=(value,)))
 
 
 def same(call: Call, *, self: Known | None = None, input: Known | None = None, **_: object) -> Known:
-    """Operators that change nothing in evaluation, or only where or how a tensor is stored."""
+    """Operators that change nothing in evaluation, or only the storage of a tensor."""
     known = input if self is None else self
     assert known is not None
     return known
@@ -235,6 +234,67 @@ def softmax(call: Call, *, self: Known, dim: int, **_: object) -> Value:
     if len(call.shape) != 1 or dim % 2 != 1:
         raise UnsupportedError(f"a softmax over dimension {dim} of examples of shape {list(call.shape)}")
     return call.add(ops.Softmax(inputs=(value,)))
+
+
+# Sums and products: of two values, or of a value and constants, which make a per-channel affine map.
+
+
+def _per_channel(call: Call, value: int, operand: Known | float) -> Numbers:
+    """A number or constant tensor as one number per channel, if it is constant over each channel."""
+    shape = call.draft.shape(value)
+    numbers = operand.numbers() if isinstance(operand, Constant) else np.asarray(operand, dtype=np.float64)
+    if numbers.size == 1:
+        return np.full(shape[0], numbers.item())
+    aligned = (*[1] * (len(shape) + 1 - numbers.ndim), *numbers.shape)
+    if call.shape != shape or aligned != (1, shape[0], *[1] * (len(shape) - 1)):
+        raise UnsupportedError(f"a constant of shape {list(numbers.shape)}, which is not one number per channel")
+    return numbers.reshape(-1)
+
+
+def _depends_on_input(operand: object) -> bool:
+    return isinstance(operand, Value | Padded)
+
+
+def add(call: Call, *, self: Known | float, other: Known | float, alpha: float = 1) -> Value:
+    if _depends_on_input(self) and _depends_on_input(other):
+        first, second = call.value(self), call.value(other)
+        if alpha != 1 or call.draft.shape(first) != call.draft.shape(second):
+            raise UnsupportedError("an addition of different shapes, or with a factor")
+        return call.add(ops.Add(inputs=(first, second)))
+    if _depends_on_input(self):
+        value = call.value(self)
+        offset = alpha * _per_channel(call, value, other)
+        return call.affine(value, np.ones_like(offset), offset)
+    value = call.value(other)
+    offset = _per_channel(call, value, self)
+    return call.affine(value, np.full_like(offset, alpha), offset)
+
+
+def subtract(call: Call, *, self: Known | float, other: Known | float, alpha: float = 1) -> Value:
+    if _depends_on_input(self) and _depends_on_input(other):
+        raise UnsupportedError("a difference of two values")
+    return add(call, self=self, other=other, alpha=-alpha)
+
+
+def reverse_subtract(call: Call, *, self: Known, other: Known | float, alpha: float = 1) -> Value:
+    return subtract(call, self=other, other=self, alpha=alpha)
+
+
+def multiply(call: Call, *, self: Known | float, other: Known | float) -> Value:
+    if _depends_on_input(self) and _depends_on_input(other):
+        raise UnsupportedError("a product of two values")
+    known, factor = (self, other) if _depends_on_input(self) else (other, self)
+    value = call.value(known)
+    scale = _per_channel(call, value, factor)
+    return call.affine(value, scale, np.zeros_like(scale))
+
+
+def divide(call: Call, *, self: Known | float, other: Known | float) -> Value:
+    if _depends_on_input(other):
+        raise UnsupportedError("a division by something that depends on the input")
+    value = call.value(self)
+    scale = 1 / _per_channel(call, value, other)
+    return call.affine(value, scale, np.zeros_like(scale))
 
 
 TRANSLATIONS: dict[str, Translation] = {

@@ -1,59 +1,63 @@
 """The data sets of the paper, as numpy arrays in memory.
 
-MNIST comes with the package. Fashion-MNIST, CIFAR-10 and CIFAR-100 are read from a folder that has them, in any form
-that their publishers or torchvision leave behind, or else downloaded. Nothing here needs torch; the augmentation in
-`signwise.datasets.augment` does.
+MNIST comes with the package. Fashion-MNIST, CIFAR-10 and CIFAR-100 are read from a local folder, in any form that their
+publishers or torchvision provide, and downloaded otherwise. Nothing here needs torch.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 
-from signwise.datasets.cache import data_folder
-from signwise.datasets.catalog import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
-from signwise.datasets.dataset import Dataset
-from signwise.datasets.images import ImageData
-from signwise.datasets.progress import Progress, ProgressBar
+from signwise.datasets.catalog import DATA_VARIABLE, DATASETS, Dataset, data_folder
+from signwise.datasets.download import ProgressBar, ProgressCallback
+from signwise.datasets.images import ImageData, Split
 from signwise.errors import SignwiseError
+from signwise.text import unknown_name
 
-NAMES: dict[str, Dataset] = {dataset.name: dataset for dataset in (MNIST, FASHION_MNIST, CIFAR10, CIFAR100)}
-"""The data sets by the names that the command line and the recipes use; what is known of each before it is loaded."""
+__all__ = [
+    "DATASETS",
+    "DATA_VARIABLE",
+    "Dataset",
+    "ImageData",
+    "ProgressBar",
+    "ProgressCallback",
+    "Split",
+    "data_folder",
+    "load",
+]
 
-__all__ = ["NAMES", "Dataset", "ImageData", "Progress", "ProgressBar", "data_folder", "load"]
+NAMES = DATASETS
 
 
 def load(
     name: str,
     folder: str | os.PathLike[str] | None = None,
     download: bool = True,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> ImageData:
-    """Load a data set into memory; download it first where it is missing.
+    """Load a data set into memory, and download it first if it is missing.
 
-    Every file is checked against the hash that its publisher gives. A folder with a ``SHA256SUMS`` file holds a data
-    set of the user's own, with any number of images, and is checked against that instead.
+    Every file is checked against its publisher's hash. A folder with a ``SHA256SUMS`` file holds a data set of the
+    user's own, with any number of images; its files are checked against that list instead.
 
     Args:
-        name: one of `NAMES`.
-        folder: the folder that has the data set, or to which it is downloaded; by default that of the environment
-            variable ``SIGNWISE_DATA``, else ``~/.cache/signwise``.
-        download: whether to download what is missing.
-        progress: is told ``(file, bytes done, bytes in all)`` during a download; a `ProgressBar` by default.
+        name: a key of `DATASETS`.
+        folder: the folder to read from and download to; by default the value of the environment variable
+            ``SIGNWISE_DATA``, else ``~/.cache/signwise``.
+        download: whether to download missing files.
+        progress: called with ``(file, bytes so far, total bytes)`` while downloading; a `ProgressBar` by default.
 
     Returns:
-        The images and labels, for training and for the test.
+        The training and test images with their labels.
 
     Raises:
-        SignwiseError: if there is no data set of that name.
-        DataError: if it is missing, incomplete, or not the published one.
+        SignwiseError: if no data set has that name.
+        DataError: if the data set is missing, incomplete, or not the published one.
 
     Example:
         >>> load("mnist")
         ImageData(mnist: 60000 training and 10000 test images of 1x28x28, 10 classes)
     """
-    if name not in NAMES:
-        close = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(NAMES)}"
-        raise SignwiseError(f"there is no data set {name!r}: {hint}")
-    return NAMES[name].load(data_folder(folder), download=download, progress=progress or ProgressBar())
+    if name not in DATASETS:
+        raise SignwiseError(unknown_name("data set", name, DATASETS))
+    return DATASETS[name].load(data_folder(folder), download=download, progress=progress or ProgressBar())

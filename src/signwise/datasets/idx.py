@@ -1,6 +1,6 @@
-"""IDX, the format of the MNIST files: a magic number, the sizes, the bytes.
+"""IDX, the format of the MNIST files.
 
-00 00 08 rank | rank sizes, 32 bits each, most significant byte first | the array of bytes
+00 00 08 rank | rank sizes, 32-bit big-endian | the array, one byte per value
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from signwise.datasets.images import Arrays
+from signwise.datasets.images import Split
 from signwise.datasets.known_file import KnownFile
 from signwise.errors import DataError
 
@@ -25,18 +25,18 @@ _UNSIGNED_BYTES = 0x08
 
 
 def parse_idx(content: bytes, *, rank: int, source: str) -> npt.NDArray[np.uint8]:
-    """The array of bytes that an IDX file holds.
+    """The array in an IDX file of bytes.
 
     Args:
         content: the whole file, decompressed.
-        rank: the number of dimensions that it must have: 1 for labels, 3 for images.
-        source: the name of the file, for the error.
+        rank: the required number of dimensions: 1 for labels, 3 for images.
+        source: the name of the file, for error messages.
 
     Returns:
         A copy of the array.
 
     Raises:
-        DataError: if it is not an IDX file of bytes of that rank, or not of the length that its header tells.
+        DataError: if the content is not IDX bytes of that rank, or its length disagrees with the header.
 
     Example:
         >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), rank=1, source="labels").tolist()
@@ -60,30 +60,24 @@ class IdxLayout:
     """Four IDX files in one folder, each raw or compressed as ``.gz`` or ``.xz``.
 
     Args:
-        folders: the names that the folder usually has.
-        train_images, train_labels, test_images, test_labels: the files, as they are when decompressed.
+        folders: the usual names of the folder.
+        train: the files of the training images and labels, as they are when decompressed.
+        test: the files of the test images and labels.
     """
 
     folders: tuple[str, ...]
-    train_images: KnownFile
-    train_labels: KnownFile
-    test_images: KnownFile
-    test_labels: KnownFile
+    train: tuple[KnownFile, KnownFile]
+    test: tuple[KnownFile, KnownFile]
 
     @property
     def files(self) -> tuple[KnownFile, ...]:
-        return self.train_images, self.train_labels, self.test_images, self.test_labels
+        return *self.train, *self.test
 
     def missing(self, folder: Path) -> list[str]:
         return [file.name for file in self.files if _stored(folder, file) is None]
 
-    def read(self, folder: Path) -> Arrays:
-        return Arrays(
-            train_images=_read(folder, self.train_images, rank=3)[:, None],  # (N, H, W) -> (N, 1, H, W)
-            train_labels=_read(folder, self.train_labels, rank=1).astype(np.int64),
-            test_images=_read(folder, self.test_images, rank=3)[:, None],
-            test_labels=_read(folder, self.test_labels, rank=1).astype(np.int64),
-        )
+    def read(self, folder: Path) -> tuple[Split, Split]:
+        return _split(folder, *self.train), _split(folder, *self.test)
 
 
 _DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress}
@@ -92,6 +86,13 @@ _DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.decom
 def _stored(folder: Path, file: KnownFile) -> Path | None:
     paths = (folder / (file.name + suffix) for suffix in _DECOMPRESS)
     return next((path for path in paths if path.is_file()), None)
+
+
+def _split(folder: Path, images: KnownFile, labels: KnownFile) -> Split:
+    return Split(
+        images=_read(folder, images, rank=3)[:, None],  # (N, H, W) -> (N, 1, H, W)
+        labels=_read(folder, labels, rank=1).astype(np.int64),
+    )
 
 
 def _read(folder: Path, file: KnownFile, *, rank: int) -> npt.NDArray[np.uint8]:

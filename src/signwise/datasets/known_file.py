@@ -1,8 +1,8 @@
-"""Files whose bytes are known beforehand, so that a wrong, cut or foreign one is found before it is used.
+"""Files whose hash is known in advance, so that a wrong, truncated or foreign file is rejected before it is used.
 
-A folder may also hold a data set of its own, say a part of a published one or one with cleaned labels. It then says so
-with a ``SHA256SUMS`` file, as ``sha256sum * > SHA256SUMS`` writes it: a file that is listed there is checked against
-that list instead of the publisher's bytes, and may hold any whole number of images.
+A folder may also hold a data set of the user's own, for example a subset of a published one or one with cleaned labels.
+A ``SHA256SUMS`` file, as ``sha256sum * > SHA256SUMS`` writes it, marks such a folder. The files that it lists are
+checked against it instead of the publisher's hashes, and may hold any number of images.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ SUMS = "SHA256SUMS"
 
 @dataclass(frozen=True)
 class KnownFile:
-    """The name of a file and what its content must be.
+    """The name of a file and the hash of its content.
 
     Args:
         name: the name, without a folder.
-        digest: the hash of the content as ``"md5:..."`` or ``"sha256:..."``, the one that its publisher gives.
-        size: the bytes of the content, where known.
+        digest: the publisher's hash of the content, as ``"md5:..."`` or ``"sha256:..."``.
+        size: the length of the content in bytes, where known.
 
     Example:
-        >>> KnownFile("a.bin", "md5:900150983cd24fb0d6963f7d28e17f72", 3).describes(b"abc")
+        >>> KnownFile("a.bin", "md5:900150983cd24fb0d6963f7d28e17f72", 3).matches(b"abc")
         True
     """
 
@@ -35,22 +35,22 @@ class KnownFile:
     digest: str
     size: int | None = None
 
-    def describes(self, content: bytes) -> bool:
-        """Whether ``content`` is what is known of this file."""
+    def matches(self, content: bytes) -> bool:
+        """Whether ``content`` has the size and the hash of this file."""
         return self.size in (None, len(content)) and digest(content, self.digest.partition(":")[0]) == self.digest
 
     def __str__(self) -> str:
         return f"{self.size:,} bytes, {self.digest}" if self.size is not None else self.digest
 
     def read(self, path: Path, decompress: Callable[[bytes], bytes] = bytes) -> bytes:
-        """Read ``path``, which must be this file, and return its content.
+        """Read ``path``, check that it is this file, and return its content.
 
         Args:
-            path: the file on the disk, perhaps compressed.
-            decompress: from the bytes on the disk to the content.
+            path: the file on disk, possibly compressed.
+            decompress: turns the bytes on disk into the content.
 
         Raises:
-            DataError: if the file cannot be read, or is not the one that is known.
+            DataError: if the file cannot be read, or its hash is neither the publisher's nor the listed one.
         """
         try:
             stored = path.read_bytes()
@@ -62,14 +62,14 @@ class KnownFile:
                 raise DataError(_mismatch(path, stored, f"{listed} as listed in {SUMS} beside it"))
             return decompress(stored)
         content = decompress(stored)
-        if not self.describes(content):
+        if not self.matches(content):
             way_out = f"remove it and get it again, or list it in {path.parent / SUMS} if it is meant to differ"
             raise DataError(f"{_mismatch(path, content, str(self), self.digest.partition(':')[0])}; {way_out}")
         return content
 
 
 def digest(content: bytes, algorithm: str) -> str:
-    """The hash of ``content`` with its algorithm in front, ``"md5:..."``.
+    """The hash of ``content``, prefixed with its algorithm.
 
     Example:
         >>> digest(b"abc", "md5")
@@ -79,7 +79,7 @@ def digest(content: bytes, algorithm: str) -> str:
 
 
 def listed_digests(folder: Path) -> dict[str, str]:
-    """The hashes of the ``SHA256SUMS`` in ``folder`` by file name; empty where there is none."""
+    """The hashes in the ``SHA256SUMS`` of ``folder``, by file name; empty without such a file."""
     sums = folder / SUMS
     if not sums.is_file():
         return {}
@@ -88,7 +88,7 @@ def listed_digests(folder: Path) -> dict[str, str]:
         hexadecimal, separator, name = line.partition(" ")
         if len(hexadecimal) != 64 or not separator:
             raise DataError(f"{sums} must have lines of a sha256 and a name, as sha256sum writes them; got {line!r}")
-        # The second column says how the file was read: a space or an asterisk.
+        # The character before the name is the mode in which sha256sum read the file: a space or an asterisk.
         listed[name[1:]] = f"sha256:{hexadecimal.lower()}"
     return listed
 

@@ -1,7 +1,7 @@
-"""Figures, one file each, all in the style of :mod:`signwise.figures.style`.
+"""One file per figure, all in the style of :mod:`signwise.figures.style`.
 
-Every figure is drawn from records or run folders alone. matplotlib is imported when a figure is drawn, never before, so
-that the base install, which does not have it, can import everything here.
+Figures are drawn from records and run folders alone. matplotlib is imported only when a figure is drawn, so that the
+base install, which does not have it, can import everything here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one look of all figures: few colours, thin lines, no frame that says nothing, and the same bytes every time.
+"""The common style of all figures: few colours, thin lines, no decoration, and the same bytes every time.
 
     @styled
     def error_figure(steps, errors):
@@ -8,9 +8,9 @@
 
     save(error_figure(steps, errors), Path("error.svg"))
 
-Colours mean something and keep their meaning from figure to figure: :data:`BINARY` is a network with binary weights,
-:data:`FLOAT` its full-precision twin, :data:`MUTED` what is shown for comparison. They are told apart by readers with
-any kind of colour vision, and in grey print too (the palette of Okabe and Ito, darkest first).
+Colours keep their meaning from figure to figure: :data:`BINARY` is a network with binary weights, :data:`FLOAT` its
+full-precision baseline, :data:`MUTED` anything else. The palette is that of Okabe and Ito, darkest first: it works for
+all kinds of colour vision and in grey print.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ BINARY = "#0072b2"
 FLOAT = "#d55e00"
 MUTED = "#8c8c8c"
 QUIET = "#e3e3e3"
-# For more than two things of one kind, in this order.
+# For more than two lines of one kind, in this order.
 PALETTE = (BINARY, FLOAT, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 _INK = "#222222"
-_SETTINGS: Any = {  # matplotlib lists its hundreds of names in the type; they vary from version to version
-    "font.family": "DejaVu Sans",  # the one font that matplotlib always brings along
+_SETTINGS: Any = {  # matplotlib's type lists hundreds of names, which vary between versions
+    "font.family": "DejaVu Sans",  # the one font that matplotlib always ships
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -56,8 +56,8 @@ _SETTINGS: Any = {  # matplotlib lists its hundreds of names in the type; they v
     "legend.frameon": False,
     "figure.facecolor": "white",
     "savefig.dpi": 150,
-    "svg.fonttype": "path",  # looks the same wherever it is opened
-    "svg.hashsalt": "signwise",  # otherwise the ids in the file are random
+    "svg.fonttype": "path",  # looks the same everywhere
+    "svg.hashsalt": "signwise",  # the ids in the file are random otherwise
 }
 _FORMATS = (".png", ".svg")
 
@@ -66,7 +66,7 @@ Drawn = TypeVar("Drawn")
 
 
 def styled(draw: Callable[Parameters, Drawn]) -> Callable[Parameters, Drawn]:
-    """Give a function that draws the common style for as long as it draws, and the rest of the program its own."""
+    """Apply the common style while a function draws, and leave the rest of the program its own."""
 
     @functools.wraps(draw)
     def drawn(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Drawn:
@@ -79,45 +79,45 @@ def styled(draw: Callable[Parameters, Drawn]) -> Callable[Parameters, Drawn]:
 
 
 def subplots(rows: int = 1, columns: int = 1, *, width: float = 7.0, height: float = 3.0) -> tuple[Figure, Any]:
-    """A figure with a grid of axes in the common style, laid out so that nothing overlaps.
+    """Create a figure with a grid of axes in the common style; nothing overlaps.
 
     Args:
         rows: number of rows.
         columns: number of columns.
-        width: of the whole figure, in inches.
-        height: of the whole figure, in inches.
+        width: width of the whole figure in inches.
+        height: height of the whole figure in inches.
 
     Returns:
-        The figure, and the axes as an array of that many rows and columns, even if there is only one.
+        The figure and a (rows, columns) array of axes.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # Figure and not pyplot: no display is looked for, and no figure lives on in a global list.
+    # Figure instead of pyplot: needs no display, and leaves no figure in a global list.
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
         return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def set_few_ticks_(axis: Any, count: int) -> None:
-    """At most so many ticks, and only at whole numbers: for epochs and steps."""
+    """Place at most ``count`` ticks, at whole numbers only: for epochs and steps."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=count, integer=True))
 
 
 def save(figure: Figure, path: Path, about: str | None = None) -> None:
-    """Write a figure as PNG or SVG, by the name's ending, whole or not at all; folders are made as needed.
+    """Write a figure atomically as PNG or SVG, depending on the file name; creates missing folders.
 
-    The same figure gives the same bytes: neither the date nor matplotlib's version is written into the file.
+    The same figure gives the same bytes: the file contains neither the date nor matplotlib's version.
 
     Args:
-        figure: what was drawn.
+        figure: the figure.
         path: the file.
-        about: a text to keep in the file, unseen, such as what it was drawn from.
+        about: a description to embed as metadata, such as the origin of the data.
 
     Raises:
-        SignwiseError: the name ends in something else, or the file cannot be written.
+        SignwiseError: the name has another ending, or the file cannot be written.
     """
     import matplotlib as mpl
 

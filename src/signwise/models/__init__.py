@@ -1,7 +1,7 @@
-"""The networks of the paper, as small as they can be written.
+"""The models of the paper, as small as they can be written.
 
-They are ordinary float models: `signwise.binarize_` makes them binary. Each is built from plain ``torch.nn`` layers,
-free of control flow that depends on data, so that ``torch.fx``, ``torch.export`` and the compiler read them.
+They are ordinary float models; `signwise.binarize_` makes them binary. Each consists of plain ``torch.nn`` layers
+without data-dependent control flow, so that ``torch.fx``, ``torch.export`` and the compiler can trace it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections.abc import Callable
 from torch import nn
 
 from signwise.models.lenet import lenet5
-from signwise.models.resnet import resnet18, resnet20
+from signwise.models.resnet import resnet18, resnet20, wrn28_10
 from signwise.models.standardize import Standardize
 from signwise.models.vgg import vgg_small
-from signwise.models.wide_resnet import wrn28_10
 
-NAMES: dict[str, Callable[..., nn.Module]] = {
+MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet5": lenet5,
     "vgg_small": vgg_small,
     "resnet18": resnet18,
@@ -25,4 +24,6 @@ NAMES: dict[str, Callable[..., nn.Module]] = {
 }
 """The models by the names that the command line and the recipes use; each takes ``num_classes`` (default 10)."""
 
-__all__ = ["NAMES", "Standardize", "lenet5", "resnet18", "resnet20", "vgg_small", "wrn28_10"]
+NAMES = MODELS
+
+__all__ = ["MODELS", "Standardize", "lenet5", "resnet18", "resnet20", "vgg_small", "wrn28_10"]

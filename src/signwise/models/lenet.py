@@ -10,8 +10,8 @@ from torch import nn
 def lenet5(num_classes: int = 10) -> nn.Sequential:
     """LeNet5 for 28x28 images of one channel.
 
-    The layers before a batch norm carry no bias: the norm would subtract it again. Binarized with
-    ``skip=signwise.last`` it has 425,500 binary weights.
+    Layers before a batch norm have no bias: the norm would subtract it again. Binarized with
+    ``skip=signwise.last``, it has 425,500 binary weights.
 
     Args:
         num_classes: the number of outputs.

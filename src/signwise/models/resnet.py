@@ -1,6 +1,9 @@
-"""Residual networks in their CIFAR form: a 3x3 stem without pooling, then stages of basic blocks.
+"""Residual networks for CIFAR: a 3x3 stem without pooling, then stages of residual blocks.
 
-K. He et al., *Deep Residual Learning for Image Recognition*, https://arxiv.org/abs/1512.03385
+ResNet: K. He et al., *Deep Residual Learning for Image Recognition*, https://arxiv.org/abs/1512.03385
+WRN, with pre-activation and without dropout: S. Zagoruyko and N. Komodakis, *Wide Residual Networks*,
+https://arxiv.org/abs/1605.07146. As in the paper that this library implements, its first convolution has 64 filters
+instead of 16.
 """
 
 from __future__ import annotations
@@ -8,9 +11,47 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from signwise.models.shortcut import Shortcut
+from signwise.errors import SignwiseError
+
+
+class Shortcut(nn.Module):
+    """The identity, adapted to another shape without weights.
+
+    If the block halves the resolution, 2x2 pixels are averaged; if it adds channels, zeros are appended. So all
+    weights of the model are in its branches, where they can be binary.
+
+    Args:
+        inputs: the number of input channels.
+        outputs: the number of output channels, at least ``inputs``.
+        stride: 1, or 2 to halve the resolution.
+
+    Example:
+        >>> import torch
+        >>> Shortcut(2, 5, stride=2)(torch.ones(1, 2, 4, 4))[0, :, 0, 0]
+        tensor([1., 1., 0., 0., 0.])
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int = 1) -> None:
+        super().__init__()
+        if outputs < inputs:
+            raise SignwiseError(f"outputs must be at least inputs, got {outputs} < {inputs}")
+        if stride not in (1, 2):
+            raise SignwiseError(f"stride must be 1 or 2, got {stride}")
+        self.extra_channels = outputs - inputs
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.stride == 2:
+            x = F.avg_pool2d(x, 2)
+        if self.extra_channels:
+            x = F.pad(x, (0, 0, 0, 0, 0, self.extra_channels))
+        return x
+
+    def extra_repr(self) -> str:
+        return f"extra_channels={self.extra_channels}, stride={self.stride}"
 
 
 class BasicBlock(nn.Module):
@@ -33,10 +74,30 @@ class BasicBlock(nn.Module):
         return out
 
 
+class PreActivationBlock(nn.Module):
+    """y = shortcut(x) + conv(relu(norm(conv(relu(norm(x))))))."""
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int = 1) -> None:
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(inputs)
+        self.relu1 = nn.ReLU()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.relu2 = nn.ReLU()
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.shortcut = Shortcut(inputs, outputs, stride=stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        branch = self.conv1(self.relu1(self.norm1(x)))
+        branch = self.conv2(self.relu2(self.norm2(branch)))
+        out: Tensor = branch + self.shortcut(x)
+        return out
+
+
 def resnet18(num_classes: int = 10) -> nn.Sequential:
     """ResNet-18 for 32x32 images: two basic blocks at each of 64, 128, 256 and 512 channels.
 
-    Binarized without its first and last layer it has 10,985,472 binary weights.
+    With all but its first and last layer binarized, it has 10,985,472 binary weights.
 
     Args:
         num_classes: the number of outputs.
@@ -55,7 +116,7 @@ def resnet18(num_classes: int = 10) -> nn.Sequential:
 def resnet20(num_classes: int = 10) -> nn.Sequential:
     """ResNet-20 for 32x32 images: three basic blocks at each of 16, 32 and 64 channels.
 
-    Small enough to be trained on a CPU. Binarized without its first and last layer it has 267,264 binary weights.
+    Small enough to train on a CPU. With all but its first and last layer binarized, it has 267,264 binary weights.
 
     Args:
         num_classes: the number of outputs.
@@ -69,6 +130,40 @@ def resnet20(num_classes: int = 10) -> nn.Sequential:
         torch.Size([1, 10])
     """
     return _resnet((16, 32, 64), blocks=3, num_classes=num_classes)
+
+
+def wrn28_10(num_classes: int = 10) -> nn.Sequential:
+    """WRN-28-10 for 32x32 images: four pre-activation blocks at each of 160, 320 and 640 channels.
+
+    With all but its first and last layer binarized, it has 36,264,960 binary weights.
+
+    Args:
+        num_classes: the number of outputs.
+
+    Returns:
+        A model from (N, 3, 32, 32) to (N, num_classes).
+
+    Example:
+        >>> sum(parameter.numel() for parameter in wrn28_10(num_classes=100).parameters())
+        36348836
+    """
+    stages: OrderedDict[str, nn.Module] = OrderedDict()
+    inputs = 64
+    for number, outputs in enumerate((160, 320, 640), start=1):
+        first = PreActivationBlock(inputs, outputs, stride=1 if number == 1 else 2)
+        stages[f"stage{number}"] = nn.Sequential(first, *(PreActivationBlock(outputs, outputs) for _ in range(3)))
+        inputs = outputs
+    return nn.Sequential(
+        OrderedDict(
+            conv=nn.Conv2d(3, 64, 3, padding=1, bias=False),
+            **stages,
+            norm=nn.BatchNorm2d(inputs),
+            relu=nn.ReLU(),
+            pool=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),  # (N, 640, 1, 1) -> (N, 640)
+            dense=nn.Linear(inputs, num_classes),
+        )
+    )
 
 
 def _resnet(widths: Sequence[int], *, blocks: int, num_classes: int) -> nn.Sequential:

@@ -10,8 +10,8 @@ from torch import nn
 def vgg_small(num_classes: int = 10) -> nn.Sequential:
     """VGG-Small for 32x32 images of three channels.
 
-    Each convolution is followed by batch norm and ReLU; the second of a pair is pooled before its norm, so that the
-    norm sees a quarter of the pixels. Binarized without its first and last layer it has 4,571,136 binary weights.
+    Batch norm and ReLU follow each convolution. The second convolution of a pair is pooled before its norm, so that the
+    norm sees a quarter of the pixels. With all but its first and last layer binarized, it has 4,571,136 binary weights.
 
     Args:
         num_classes: the number of outputs.

@@ -1,8 +1,8 @@
-"""Packed layers: what a binary layer becomes when training is over, with one bit a weight in memory and on disk.
+"""Packed layers: what a binary layer becomes after training, with one bit per weight in memory and on disk.
 
     y = scale * F(x, signs) + bias
 
-The state dict holds ``bits`` (uint8, rows of whole bytes), and ``scale`` and ``bias`` where there are any. Linear
+The state dict holds ``bits`` (uint8, rows of whole bytes), and ``scale`` and ``bias`` where the layer has them. Linear
 layers and two-dimensional convolutions compute on the bits; the other kinds unpack them once and use PyTorch's layer.
 """
 
@@ -14,26 +14,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from signwise.errors import SignwiseError
-from signwise.packing.bits import unpack_bits
+from signwise.packing.bits import unpack_signs
 from signwise.packing.operators import packed_conv2d, packed_linear
 
 
 class PackedLayer(nn.Module):
-    """What all packed layers share. They are made by :func:`signwise.pack_` from binary layers, in place."""
+    """What all packed layers share. :func:`signwise.pack_` makes them from binary layers, in place."""
 
     bits: Tensor
     scale: Tensor | None
     bias: Tensor | None
 
     def become_packed_(self, bits: Tensor, scale: Tensor | None) -> None:
-        """Give up what training needs, and keep the bits."""
+        """Replace the weight of a binary or float layer by its bits, and drop what training needs."""
         bias = None if self.bias is None else self.bias.detach()
         for name in ("weight", "bias"):
             self._parameters.pop(name, None)
-        for name in self.__dict__["state_names"]:
+        for name in self.__dict__.get("state_names", ()):  # a float layer has none
             delattr(self, name)
         for name in ("method", "output_scale", "use_relaxed", "frozen", "state_names"):
-            del self.__dict__[name]
+            self.__dict__.pop(name, None)
         self.register_buffer("bits", bits)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)
@@ -52,7 +52,7 @@ class PackedLinear(PackedLayer):
     def forward(self, input: Tensor) -> Tensor:
         self.refuse_training()
         if input.shape[-1] != self.in_features:
-            raise SignwiseError(f"the input has {input.shape[-1]} features, the layer {self.in_features}")
+            raise SignwiseError(f"the input has {input.shape[-1]} features, the layer takes {self.in_features}")
         result: Tensor = packed_linear(input, self.bits, self.scale, self.bias)
         return result
 
@@ -71,13 +71,13 @@ class PackedConv2d(PackedLayer):
     padding_mode: str
     dilation: tuple[int, int]
     groups: int
-    _reversed_padding_repeated_twice: list[int]  # left, right, top, bottom, whatever was asked for
+    _reversed_padding_repeated_twice: list[int]  # left, right, top, bottom, for every way to ask for padding
 
     def forward(self, input: Tensor) -> Tensor:
         self.refuse_training()
         batch = input if input.dim() == 4 else input.unsqueeze(0)
         if batch.dim() != 4 or batch.shape[1] != self.in_channels:
-            raise SignwiseError(f"the input has shape {list(input.shape)}, the layer {self.in_channels} channels")
+            raise SignwiseError(f"the input has shape {list(input.shape)}, the layer takes {self.in_channels} channels")
         left, right, top, bottom = self._reversed_padding_repeated_twice
         if self.padding_mode != "zeros":
             batch = F.pad(batch, (left, right, top, bottom), mode=self.padding_mode)
@@ -94,7 +94,7 @@ class PackedConv2d(PackedLayer):
 
 
 class UnpackedLayer(PackedLayer):
-    """A layer that is packed in the state dict alone: its weight is unpacked when the bits change, and PyTorch's."""
+    """Packed only in the state dict; unpacked on load and run by PyTorch's own layer."""
 
     weight: Tensor
     groups: int
@@ -107,8 +107,8 @@ class UnpackedLayer(PackedLayer):
         self.unpack_()
 
     def unpack_(self) -> None:
-        """Make the weight of PyTorch's layer from the bits."""
-        weight = unpack_bits(self.bits, self.weight.shape, self.weight.dtype)
+        """Restore the weight of PyTorch's layer from the bits."""
+        weight = unpack_signs(self.bits, self.weight.shape, self.weight.dtype)
         if self.scale is not None:
             weight = weight * self._scale_like(weight)
         self.weight = weight
@@ -118,7 +118,7 @@ class UnpackedLayer(PackedLayer):
         ones = [1] * (weight.dim() - 2)
         if not self.transposed:
             return self.scale.view(-1, 1, *ones).to(weight.dtype)
-        # Transposed convolutions store (in, out / groups, ...): the inputs of a group share its filters' scales.
+        # Transposed convolutions store (in, out / groups, ...): all inputs of a group share the scales of its filters.
         per_group = self.scale.view(self.groups, 1, -1).expand(-1, weight.shape[0] // self.groups, -1)
         return per_group.reshape(*weight.shape[:2], *ones).to(weight.dtype)
 

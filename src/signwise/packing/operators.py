@@ -1,6 +1,6 @@
 """``torch.ops.signwise``: layers with packed weights as PyTorch operators.
 
-They are opaque to ``torch.compile`` and ``torch.export``, which learn the result's shape from the fake implementations.
+``torch.compile`` and ``torch.export`` do not look inside and learn the result's shape from the fake implementations.
 float32 tensors on the CPU go to the native kernels; everything else unpacks the bits and uses PyTorch's own layers.
 """
 
@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from signwise.errors import SignwiseError
-from signwise.packing.bits import unpack_bits
-from signwise.packing.plans import run_native
+from signwise.packing.bits import unpack_signs
+from signwise.packing.kernel_cache import run_native
 from signwise.program import operations as ops
 
 
@@ -31,7 +31,7 @@ def packed_linear(input: Tensor, bits: Tensor, scale: Tensor | None, bias: Tenso
     native = run_native(ops.Dense, geometry, rows, bits, scale, bias)
     if native is not None:
         return native.reshape(*input.shape[:-1], out_features)
-    total = F.linear(input, unpack_bits(bits, (out_features, in_features), input.dtype))
+    total = F.linear(input, unpack_signs(bits, (out_features, in_features), input.dtype))
     return _finish(total, scale, bias, dimension=-1)
 
 
@@ -58,7 +58,7 @@ def packed_conv2d(
     native = run_native(ops.Conv, geometry, input, bits, scale, bias)
     if native is not None:
         return native
-    weight = unpack_bits(bits, (bits.shape[0], input.shape[1] // groups, *kernel), input.dtype)
+    weight = unpack_signs(bits, (bits.shape[0], input.shape[1] // groups, *kernel), input.dtype)
     total = F.conv2d(F.pad(input, (left, right, top, bottom)), weight, None, stride, 0, dilation, groups)
     return _finish(total, scale, bias, dimension=1)
 
@@ -82,12 +82,8 @@ def _(
     padding: list[int], dilation: list[int], groups: int,
 ) -> Tensor:  # fmt: skip
     top, left, bottom, right = padding
-    sizes = [
-        (size - spread * (window - 1) - 1) // step + 1
-        for size, window, step, spread in zip(
-            (input.shape[2] + top + bottom, input.shape[3] + left + right), kernel, stride, dilation, strict=True
-        )
-    ]
+    padded = (input.shape[2] + top + bottom, input.shape[3] + left + right)
+    sizes = [ops.positions(*along) for along in zip(padded, kernel, stride, dilation, strict=True)]
     return input.new_empty((input.shape[0], bits.shape[0], *sizes))
 
 

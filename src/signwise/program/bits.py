@@ -1,4 +1,8 @@
-"""Signs as bits: 1 for +1, 0 for -1, the first sign in the lowest bit, every row padded to whole bytes with zeros."""
+"""Signs as bits, the one layout for files, kernels and packed PyTorch layers.
+
+A row is one filter or neuron. Bit i of a row is its sign i, in memory order: 1 for +1, 0 for -1. The first sign is the
+lowest bit of the first byte, and zero bits pad every row to whole bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ def pack_signs(signs: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         signs: ``(rows, ...)``; everything after the first dimension is one row, in memory order.
 
     Returns:
-        uint8 of shape ``(rows, ceil(n / 8))``, n being the length of a row.
+        uint8 of shape ``(rows, ceil(n / 8))``, where n is the length of a row.
 
     Example:
         >>> pack_signs(np.array([[1, -1, -1, 1, 1, -1, -1, -1, 1]])).tolist()
@@ -34,7 +38,7 @@ def unpack_signs(packed: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> npt.N
 
     Args:
         packed: uint8 of shape ``(rows, ceil(n / 8))``.
-        shape: ``(rows, ...)``, of the signs.
+        shape: ``(rows, ...)``, the shape of the signs.
 
     Returns:
         int8 of -1 and +1 in ``shape``.

@@ -1,7 +1,8 @@
-"""The ``.sw`` file: one program in a safetensors container. The format is specified in ``docs/file-format.md``.
+"""The ``.sw`` file: the JSON text of a program and its tensors in a safetensors container.
 
-Writing is deterministic: equal programs give equal bytes on every machine. Reading trusts nothing: whatever the bytes
-are, the result is a valid program or a :class:`~signwise.errors.FormatError` that says what is wrong.
+``docs/file-format.md`` specifies the format. Writing is deterministic: equal programs give equal bytes on every
+machine. Reading trusts nothing: whatever the bytes are, the result is a text with well-formed tensors or a
+:class:`~signwise.errors.FormatError` that says what is wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from safetensors.numpy import load as load_tensors
 
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
-from signwise.program.program import Program
+from signwise.program.operations import Tensors
 
 KEY = "signwise"
 LARGEST_HEADER = 2**24
@@ -27,9 +28,8 @@ LARGEST_HEADER = 2**24
 _TYPES = {np.dtype(np.float32): "F32", np.dtype(np.uint8): "U8"}
 
 
-def save(program: Program, path: str | PathLike[str]) -> None:
-    """Write a program to ``path``, whole or not at all."""
-    data = encode(program)
+def write_file(path: str | PathLike[str], data: bytes) -> None:
+    """Write the bytes to ``path``, all of them or none."""
     try:
         with atomic_write(path) as file:
             file.write(data)
@@ -37,43 +37,41 @@ def save(program: Program, path: str | PathLike[str]) -> None:
         raise SignwiseError(f"cannot write {fspath(path)!r}: {error.strerror}") from None
 
 
-def load(path: str | PathLike[str]) -> Program:
-    """Read a program; any defect of the file is a :class:`~signwise.errors.FormatError` that names the file."""
+def read_file(path: str | PathLike[str]) -> bytes:
+    """The bytes of the file at ``path``."""
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise SignwiseError(f"cannot read {fspath(path)!r}: {error.strerror}") from None
-    try:
-        return decode(data)
-    except FormatError as error:
-        raise FormatError(f"{fspath(path)!r}: {error}") from None
 
 
-def encode(program: Program) -> bytes:
+def encode(text: str, tensors: Tensors) -> bytes:
     """The bytes of the file.
 
+    Args:
+        text: of the program, see :mod:`signwise.program.document`.
+        tensors: float32 and uint8, by name.
+
     Example:
-        >>> from signwise.program.operations import Relu
-        >>> program = Program(input_shape=(3,), ops=(Relu(inputs=(0,)),), tensors={}, output=1)
-        >>> decode(encode(program)).to_json() == program.to_json()
-        True
+        >>> decode(encode("{}", {"w": np.zeros(2, np.uint8)}))
+        ('{}', {'w': array([0, 0], dtype=uint8)})
     """
-    header: dict[str, Any] = {"__metadata__": {KEY: program.to_json()}}
+    header: dict[str, Any] = {"__metadata__": {KEY: text}}
     # float32 first, so that every number is aligned when the file is mapped into memory.
-    names = sorted(program.tensors, key=lambda name: (program.tensors[name].dtype != np.float32, name))
+    names = sorted(tensors, key=lambda name: (tensors[name].dtype != np.float32, name))
     parts, end = [], 0
     for name in names:
-        tensor = program.tensors[name]
+        tensor = tensors[name]
         start, end = end, end + tensor.nbytes
         header[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
         parts.append(tensor.astype(tensor.dtype.newbyteorder("<"), copy=False).tobytes())
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
-    text += b" " * (-len(text) % 8)
-    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+    head = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    head += b" " * (-len(head) % 8)
+    return b"".join([len(head).to_bytes(8, "little"), head, *parts])
 
 
-def decode(data: bytes) -> Program:
-    """The program in the bytes of a file, or a :class:`~signwise.errors.FormatError`."""
+def decode(data: bytes) -> tuple[str, dict[str, npt.NDArray[Any]]]:
+    """The text of the program and its tensors, or a :class:`~signwise.errors.FormatError`."""
     header = _read_header(data)
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or not isinstance(metadata.get(KEY), str):
@@ -83,14 +81,12 @@ def decode(data: bytes) -> Program:
     for name, entry in header.items():
         if not isinstance(entry, dict) or entry.get("dtype") not in ("F32", "U8"):
             raise FormatError(f"tensor {reprlib.repr(name)} must have dtype F32 or U8, got {reprlib.repr(entry)}")
-    return Program.from_json(metadata[KEY], _read_tensors(data))
+    return metadata[KEY], _read_tensors(data)
 
 
 def _read_header(data: bytes) -> dict[str, Any]:
     if data[:4] == b"PK\x03\x04":
-        raise FormatError(
-            "a zip archive, perhaps a PyTorch checkpoint, and no .sw file: make one with signwise compile"
-        )
+        raise FormatError("a zip archive, perhaps a PyTorch checkpoint, not a .sw file: make one with signwise compile")
     if len(data) < 8:
         raise FormatError(f"too short for a .sw file: {len(data)} bytes")
     length = int.from_bytes(data[:8], "little")

@@ -1,4 +1,4 @@
-"""A program: the operations of a network, their tensors, and nothing else.
+"""A program: operations, their tensors, and the verbs on them.
 
 Value 0 is the input; operation i makes value i + 1 and reads only earlier ones; one value is the output. The batch is
 symbolic: shapes leave it out. A program that exists is valid: everything is checked when it is made, from a file or
@@ -7,40 +7,46 @@ from the compiler.
 
 from __future__ import annotations
 
-import json
-import reprlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from os import PathLike
+from os import PathLike, fspath
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from signwise import shipped
 from signwise.errors import FormatError, SignwiseError
-from signwise.program.checks import LARGEST_OPERATIONS, Shape, check_tensors, infer_shapes
-from signwise.program.operations import KINDS, Operation, Quantized, check_integer
+from signwise.program import file, listing, reference
+from signwise.program.checks import check_tensors, infer_shapes
+from signwise.program.document import Document, check_about, read_document, write_document
+from signwise.program.evaluate import BATCH, error_rate
+from signwise.program.operations import Operation, Quantized, Shape, Weighted, check_integer
+from signwise.program.quantize import quantize
+from signwise.runtime import native
+from signwise.runtime.session import Session, thread_count
 
-VERSION = 1
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Program:
-    """A network that is ready to run.
+    """What ``compile`` makes and a ``.sw`` file holds. Call it to run it.
 
     Args:
         input_shape: ``(channels, height, width)`` or ``(features,)``, batch aside.
         ops: the operations, in order.
-        tensors: the weights by name; kept as read-only, C-contiguous arrays.
-        output: the value that is the answer, in float32 whatever its operation says.
+        tensors: the weights by name; held as read-only, C-contiguous arrays.
+        output: the number of the value that is the output, always returned in float32.
         about: free text by keyword, for people: what was trained, on which data, how well.
 
     Example:
         >>> from signwise.program.operations import Relu
-        >>> Program(input_shape=(3,), ops=(Relu(inputs=(0,)),), tensors={}, output=1).output_shape
-        (3,)
+        >>> program = Program(input_shape=(2,), ops=(Relu(inputs=(0,)),), tensors={}, output=1)
+        >>> program
+        Program((2,) -> (2,), 1 operation, 0 weights, 0 bytes)
+        >>> program(np.array([[-1.0, 2.0]]))
+        array([[0., 2.]], dtype=float32)
     """
 
     input_shape: Shape
@@ -50,9 +56,9 @@ class Program:
     about: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kept = {name: _read_only(tensor) for name, tensor in sorted(self.tensors.items())}
-        object.__setattr__(self, "tensors", MappingProxyType(kept))
-        object.__setattr__(self, "about", MappingProxyType(_checked_about(self.about)))
+        held = {name: _read_only(tensor) for name, tensor in sorted(self.tensors.items())}
+        object.__setattr__(self, "tensors", MappingProxyType(held))
+        object.__setattr__(self, "about", MappingProxyType(check_about(self.about)))
         check_tensors(self.ops, self.shapes, self.tensors)
         check_integer("output", self.output, 0, len(self.ops))
 
@@ -67,12 +73,58 @@ class Program:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all tensors: those of the file, its header aside."""
+        """The bytes of all tensors: the size of the file without its header."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
+    def rows(self) -> list[listing.Row]:
+        """The operations with their shapes, types, weights and bytes, for tables."""
+        return listing.rows(self.ops, self.shapes, self.tensors)
+
     def quantization(self, value: int) -> Quantized | None:
-        """How a value is kept: ``None`` for float32, as the input always is."""
-        return self.ops[value - 1].out if value > 0 else None
+        """The 8-bit type of a value: ``None`` for float32, as the input always is."""
+        return reference.out_of(self.ops, value)
+
+    def __repr__(self) -> str:
+        weights = sum(row.weights for row in self.rows())
+        count = "1 operation" if len(self.ops) == 1 else f"{len(self.ops)} operations"
+        return (
+            f"Program({self.input_shape} -> {self.output_shape}, {count}, {weights:,} weights, {self.nbytes:,} bytes)"
+        )
+
+    # Running
+
+    def __call__(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """The outputs for a batch, with the fastest kernels of this machine and its default number of threads."""
+        return self.run(examples)
+
+    def run(self, examples: npt.NDArray[Any], threads: int | None = None) -> npt.NDArray[np.float32]:
+        """The outputs for a batch.
+
+        The session that this prepares serves all later calls with the same ``threads``.
+
+        Args:
+            examples: ``(batch, *input_shape)``, of any real type.
+            threads: how many threads the call may use; ``None`` means ``SIGNWISE_THREADS``, or all cores.
+
+        Returns:
+            float32 of shape ``(batch, *output_shape)``.
+        """
+        count = thread_count(threads)
+        if count not in self._sessions:
+            self._sessions[count] = self.session(count)
+        return self._sessions[count](examples)
+
+    def session(self, threads: int | None = None) -> Session[Program]:
+        """Prepare the program once, to run it many times; ``threads`` as for :meth:`run`."""
+        return Session(self, threads)
+
+    @cached_property
+    def _sessions(self) -> dict[int, Session[Program]]:
+        return {}
+
+    def reference(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """The outputs for a batch by numpy alone: slow, and what the kernels are tested against."""
+        return reference.run(self.ops, self.tensors, self.output, self.as_input(examples))
 
     def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """A batch as the program reads it, float32 and C-contiguous; any other shape is refused.
@@ -88,148 +140,111 @@ class Program:
             raise SignwiseError(f"the input must hold real numbers, got {found.dtype}")
         return np.ascontiguousarray(found, dtype=np.float32)
 
+    def native_operations(self) -> Iterator[native.Operation]:
+        """The operations as the C interface takes them; they point into the program's tensors."""
+        for operation in self.ops:
+            yield native.describe(
+                operation.number,
+                operation.inputs,
+                out=None if operation.out is None else (operation.out.number, operation.out.scale),
+                **operation.native_fields(self.tensors),
+            )
+
+    # Verbs
+
+    def quantize(self, examples: npt.NDArray[Any], *, six_bit_inputs: bool = True) -> Program:
+        """The same program with 8-bit activations: its binary layers add integers, which is faster still.
+
+        Args:
+            examples: typical inputs to choose scales on, ``(count, *input_shape)``; a hundred are plenty.
+            six_bit_inputs: let the inputs of 3x3 convolutions use six bits of the eight, which CPUs with VNNI run
+                much faster.
+        """
+        calibrated = quantize(
+            self.ops, self.tensors, self.output, self.as_input(examples), six_bit_inputs=six_bit_inputs
+        )
+        about = {**self.about, "activations": f"int8, calibrated on {len(examples)} examples"}
+        return replace(self, about=about, **calibrated._asdict())
+
+    def error(
+        self,
+        images: npt.NDArray[Any],
+        labels: npt.NDArray[Any],
+        *,
+        threads: int | None = None,
+        batch_size: int = BATCH,
+    ) -> float:
+        """The share of images whose largest output is not at their label; see :func:`.evaluate.error_rate`."""
+        return error_rate(lambda batch: self.run(batch, threads), images, labels, batch_size)
+
+    def with_about(self, about: Mapping[str, str]) -> Program:
+        """The same program with more text about it."""
+        return replace(self, about={**self.about, **about})
+
+    def float_weight(self, operation: Weighted) -> npt.NDArray[np.float32]:
+        """The weights of one of its layers as float32 in PyTorch's layout, multiplied by the scale of their filter."""
+        return operation.float_weight(self.tensors, self.shapes[operation.inputs[0]])
+
+    # Files
+
     def to_json(self) -> str:
-        """The program without its tensors, in the one spelling that it has: sorted keys, no spaces, ASCII."""
-        document = {
-            "version": VERSION,
-            "about": dict(self.about),
-            "input": {"shape": list(self.input_shape)},
-            "ops": [_write(operation) for operation in self.ops],
-            "output": self.output,
-        }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        """The program without its tensors, in the one spelling that it has."""
+        return write_document(Document(self.input_shape, self.ops, self.output, self.about))
 
     @classmethod
     def from_json(cls, text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> Program:
         """The inverse of :meth:`to_json`; anything unexpected is a :class:`FormatError` that names it."""
-        document = _parse(text)
-        # The version first: a newer file may differ in everything else.
-        version = document.get("version")
-        check_integer("version", version, 1, 10**9)
-        if version != VERSION:
-            needed = f"a signwise that reads file version {version}, this one reads version {VERSION}"
-            raise FormatError(f"the file needs {needed}: pip install --upgrade signwise")
-        _check_keys("the program", document, {"version", "about", "input", "ops", "output"})
-        _check_keys("input", document["input"], {"shape"})
-        operations = document["ops"]
-        if not isinstance(operations, list) or len(operations) > LARGEST_OPERATIONS:
-            raise FormatError(f"ops must be a list of at most {LARGEST_OPERATIONS}, got {reprlib.repr(operations)}")
-        if not isinstance(document["about"], dict):
-            raise FormatError(f"about must hold text by keyword, got {reprlib.repr(document['about'])}")
-        return cls(
-            input_shape=_tuple(document["input"]["shape"]),
-            ops=tuple(_read(index, operation) for index, operation in enumerate(operations)),
-            tensors=tensors,
-            output=document["output"],
-            about=document["about"],
-        )
+        return cls(tensors=tensors, **read_document(text)._asdict())
 
-    def __call__(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """The answers to a batch, by the fastest kernels that this machine has."""
-        return self._model(examples)
+    def encode(self) -> bytes:
+        """The bytes of the ``.sw`` file."""
+        return file.encode(self.to_json(), self.tensors)
 
-    @cached_property
-    def _model(self) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:
-        from signwise.runtime.session import Session
-
-        return Session(self)
+    @classmethod
+    def decode(cls, data: bytes) -> Program:
+        """The program in the bytes of a ``.sw`` file, or a :class:`FormatError`."""
+        return cls.from_json(*file.decode(data))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the program to one ``.sw`` file, whole or not at all."""
-        from signwise.program.file import save
+        """Write the program to one ``.sw`` file, all of it or nothing."""
+        file.write_file(path, self.encode())
 
-        save(self, path)
+    @classmethod
+    def load(cls, source: str | PathLike[str]) -> Program:
+        """Read a ``.sw`` file; any defect is a :class:`FormatError` that names the file.
+
+        Args:
+            source: a path, or the name of a shipped program such as ``lenet5-mnist-1bit``.
+        """
+        path = shipped.resolve(source)
+        data = file.read_file(path)
+        try:
+            return cls.decode(data)
+        except FormatError as error:
+            raise FormatError(f"{fspath(path)!r}: {error}") from None
+
+
+def load(source: str | PathLike[str], threads: int | None = None) -> Session[Program]:
+    """Read a ``.sw`` file and prepare it to run; everything is checked before anything runs.
+
+    Args:
+        source: a path, or the name of a shipped program such as ``lenet5-mnist-1bit``.
+        threads: how many threads a call may use; ``None`` means ``SIGNWISE_THREADS``, or all cores.
+
+    Returns:
+        A function from numpy arrays to numpy arrays: ``load("net.sw")(images)``.
+
+    Example:
+        >>> session = load("lenet5-mnist-1bit")
+        >>> session(np.zeros((3, 1, 28, 28))).shape
+        (3, 10)
+    """
+    return Program.load(source).session(threads)
 
 
 def _read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    kept = np.ascontiguousarray(tensor)
-    if kept is tensor or kept.base is not None:
-        kept = kept.view()
-    kept.flags.writeable = False
-    return kept
-
-
-def _checked_about(about: Mapping[str, str]) -> dict[str, str]:
-    for keyword, text in about.items():
-        # Printed on terminals: printable characters and line breaks alone.
-        if not all(isinstance(part, str) and part.replace("\n", "").isprintable() for part in (keyword, text)):
-            found = f"{reprlib.repr(keyword)}: {reprlib.repr(text)}"
-            raise FormatError(f"about must hold printable text by keyword, got {found}")
-    return dict(sorted(about.items()))
-
-
-def _write(operation: Operation) -> dict[str, Any]:
-    written: dict[str, Any] = {"op": operation.kind, "in": list(operation.inputs), "out": None}
-    if operation.out is not None:
-        written["out"] = {"type": operation.out.type, "scale": operation.out.scale}
-    for name in _attributes(type(operation)):
-        value = getattr(operation, name)
-        written[name] = list(value) if isinstance(value, tuple) else value
-    return written
-
-
-def _read(index: int, written: object) -> Operation:
-    if not isinstance(written, dict) or not isinstance(written.get("op"), str):
-        raise FormatError(f"operation {index} must have an op, got {reprlib.repr(written)}")
-    if written["op"] not in KINDS:
-        raise FormatError(f"operation {index}: op {reprlib.repr(written['op'])} is not one of {', '.join(KINDS)}")
-    kind = KINDS[written["op"]]
-    attributes = _attributes(kind)
-    where = f"operation {index} ({kind.kind})"
-    _check_keys(where, written, {"op", "in", "out", *attributes})
-    try:
-        arguments = {name: _tuple(written[name]) for name in attributes}
-        return kind(inputs=_tuple(written["in"]), out=_read_out(written["out"]), **arguments)
-    except FormatError as error:
-        raise FormatError(f"{where}: {error}") from None
-
-
-def _read_out(written: object) -> Quantized | None:
-    if written is None:
-        return None
-    _check_keys("out", written, {"type", "scale"})
-    assert isinstance(written, dict)
-    scale = written["scale"]
-    # JSON does not tell 1 from 1.0.
-    return Quantized(type=written["type"], scale=float(scale) if type(scale) is int and scale < 2**53 else scale)
-
-
-def _attributes(kind: type[Operation]) -> list[str]:
-    return [attribute.name for attribute in fields(kind) if attribute.name not in ("inputs", "out")]
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _check_keys(where: str, found: object, expected: set[str]) -> None:
-    if not isinstance(found, dict):
-        raise FormatError(f"{where} must be a JSON object, got {reprlib.repr(found)}")
-    if missing := sorted(expected - set(found)):
-        raise FormatError(f"{where} lacks {missing[0]!r}")
-    if unknown := sorted(set(found) - expected):
-        raise FormatError(f"{where} has an unknown {reprlib.repr(unknown[0])}")
-
-
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    # Too deep a nesting overflows the parser's stack, which Python turns into a RecursionError.
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"the program is not valid JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise FormatError(f"the program must be a JSON object, got {reprlib.repr(document)}")
-    return document
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    unique = dict(pairs)
-    if len(unique) != len(pairs):
-        raise FormatError("the program repeats a key of a JSON object")
-    return unique
-
-
-def _refuse_constant(constant: str) -> None:
-    raise FormatError(f"the program holds {constant}, which is not a number")
+    held = np.ascontiguousarray(tensor)
+    if held is tensor or held.base is not None:
+        held = held.view()
+    held.flags.writeable = False
+    return held

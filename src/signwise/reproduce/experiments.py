@@ -1,93 +1,225 @@
-"""Which runs each table and figure is made of, in full or within the budget of a CPU."""
+"""The runs behind each table and figure, in full or within the budget of a CPU: their recipes, names and cost."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 from signwise.reproduce import paper
 from signwise.training.recipe import METHODS, Recipe
-from signwise.training.recipes import recipe as named_recipe
+from signwise.training.recipes import RECIPES, get_recipe
 
 TARGETS = ("table1", "alpha", "comparison", "state-figure", "accuracy-figure")
 BUDGETS = ("full", "cpu")
 
 _SHORT_EPOCHS = 10
-# A few hundred real steps of a network that a CPU cannot train to the end: its loss falls, and a step's time is known.
-# Smaller batches than the paper's 128, for time and memory; the learning rate is smaller in proportion.
-_TRIAL_BATCHES = {"vgg_small-cifar10": 16, "resnet18-cifar10": 16, "wrn28_10-cifar10": 8}
-_TRIAL_EPOCHS, _TRIAL_STEPS_PER_EPOCH, _TRIAL_TEST_IMAGES = 10, 30, 200
+# A few hundred real steps of a network that a CPU cannot train to the end show that its loss falls and how long a step
+# takes. The batches are smaller than the paper's 128, for time and memory, and the learning rate in proportion.
+_FEW_STEPS_BATCHES = {"vgg_small-cifar10": 16, "resnet18-cifar10": 16, "wrn28_10-cifar10": 8}
+_FEW_STEPS_EPOCHS, _FEW_STEPS_PER_EPOCH, _FEW_STEPS_TEST_IMAGES = 10, 30, 200
+
+_TRAIN_IMAGES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000}
+# Settings that follow from others wherever signwise itself changes a recipe.
+_IMPLIED = ("warmup_epochs", "test_samples")
 
 
-def trial(name: str) -> Recipe:
-    """A recipe's 1-bit network for 300 steps on a part of the data, with the whole schedule in them.
+def few_steps(name: str) -> Recipe:
+    """A recipe's 1-bit network for 300 steps on part of the data, with the whole schedule in them.
 
     Example:
-        >>> trial("resnet18-cifar10").train_samples
+        >>> few_steps("resnet18-cifar10").train_samples
         480
     """
-    base, batch = named_recipe(name), _TRIAL_BATCHES[name]
+    base, batch = get_recipe(name), _FEW_STEPS_BATCHES[name]
     return base.changed(
-        epochs=_TRIAL_EPOCHS,
+        epochs=_FEW_STEPS_EPOCHS,
         batch_size=batch,
         learning_rate=base.learning_rate * batch / base.batch_size,
-        train_samples=batch * _TRIAL_STEPS_PER_EPOCH,
-        test_samples=_TRIAL_TEST_IMAGES,
+        train_samples=batch * _FEW_STEPS_PER_EPOCH,
+        test_samples=_FEW_STEPS_TEST_IMAGES,
     )
 
 
 def _short(bits: int, t_alpha: float | None) -> Recipe:
-    return named_recipe("resnet20-cifar10", bits).changed(epochs=_SHORT_EPOCHS, t_alpha=t_alpha)
+    return get_recipe("resnet20-cifar10", bits).changed(epochs=_SHORT_EPOCHS, t_alpha=t_alpha)
 
 
-def _by_other_methods(recipe: Recipe) -> list[Recipe]:
-    """The same run by the other weight binarizers that are here, for a comparison at equal settings."""
+def _with_other_methods(recipe: Recipe) -> list[Recipe]:
+    """The same run with every other binarization method, for a comparison at equal settings."""
     return [recipe.changed(method=method) for method in METHODS if method != recipe.method]
 
 
 def _of_paper(entries: tuple[paper.PaperError, ...]) -> list[Recipe]:
-    return [named_recipe(entry.recipe, entry.bits).changed(t_alpha=entry.t_alpha) for entry in entries]
+    return [get_recipe(entry.recipe, entry.bits).changed(t_alpha=entry.t_alpha) for entry in entries]
 
 
 def _full() -> dict[str, list[Recipe]]:
-    compared = [named_recipe(entry.recipe) for entry in paper.COMPARISON if entry.recipe is not None]
+    compared = [get_recipe(entry.recipe) for entry in paper.COMPARISON if entry.recipe is not None]
+    resnet20 = get_recipe("resnet20-cifar10")
     curves = ("vgg_small-cifar10", "wrn28_10-cifar100")
     return {
         "table1": _of_paper(paper.RESULTS),
         "alpha": _of_paper(paper.T_ALPHA),
-        "comparison": [
-            *compared,
-            named_recipe("resnet20-cifar10"),
-            *_by_other_methods(named_recipe("resnet20-cifar10")),
-        ],
-        "state-figure": [named_recipe("lenet5-mnist")],
+        "comparison": [*compared, resnet20, *_with_other_methods(resnet20)],
+        "state-figure": [get_recipe("lenet5-mnist")],
         "accuracy-figure": _of_paper(tuple(entry for entry in paper.T_ALPHA if entry.recipe in curves)),
     }
 
 
 def _cpu() -> dict[str, list[Recipe]]:
-    digits = [named_recipe("lenet5-mnist", bits) for bits in (1, 32)]
+    digits = [get_recipe("lenet5-mnist", bits) for bits in (1, 32)]
     short = [_short(32, None), _short(1, 0.0), _short(1, 0.9)]
     return {
-        "table1": [*digits, *(trial(name) for name in _TRIAL_BATCHES)],
+        "table1": [*digits, *(few_steps(name) for name in _FEW_STEPS_BATCHES)],
         "alpha": short,
-        "comparison": [_short(1, 0.9), *_by_other_methods(_short(1, 0.9))],
-        "state-figure": [named_recipe("lenet5-mnist")],
+        "comparison": [_short(1, 0.9), *_with_other_methods(_short(1, 0.9))],
+        "state-figure": [get_recipe("lenet5-mnist")],
         "accuracy-figure": [*digits, *short],
     }
 
 
 def experiments(target: str, budget: str, seeds: int = 1) -> list[Recipe]:
-    """The runs that a target needs, each once, in the order in which they are worth having.
+    """The runs that a target needs, each once, the most valuable first.
 
     Args:
         target: one of :data:`TARGETS`, or ``all``.
-        budget: ``full`` for the paper's experiments, ``cpu`` for what a CPU can do in hours.
-        seeds: how many seeds of each; those of the first come before those of the second.
-
-    Returns:
-        The recipes.
+        budget: ``full`` for the paper's experiments, ``cpu`` for what a CPU can train in hours.
+        seeds: seeds per experiment; every experiment's first seed comes before any second one.
     """
     table = _full() if budget == "full" else _cpu()
     wanted = [recipe for name in (TARGETS if target == "all" else (target,)) for recipe in table[name]]
     unique = list(dict.fromkeys(wanted))
     return [dataclasses.replace(recipe, seed=seed) for seed in range(seeds) for recipe in unique]
+
+
+def differences(recipe: Recipe) -> dict[str, object]:
+    """The settings in which a recipe differs from the one with its name and bits, apart from the seed.
+
+    Example:
+        >>> differences(get_recipe("lenet5-mnist").changed(t_alpha=0.5, seed=3))
+        {'t_alpha': 0.5}
+    """
+    if recipe.name not in RECIPES:
+        return {}
+    base = get_recipe(recipe.name, recipe.bits)
+    names = [entry.name for entry in dataclasses.fields(recipe) if entry.name != "seed"]
+    return {name: getattr(recipe, name) for name in names if getattr(recipe, name) != getattr(base, name)}
+
+
+def run_name(recipe: Recipe) -> str:
+    """The name of a recipe's run: recipe, bits, changed settings, seed.
+
+    Example:
+        >>> run_name(get_recipe("lenet5-mnist"))
+        'lenet5-mnist-1bit-0'
+        >>> run_name(get_recipe("resnet20-cifar10").changed(t_alpha=0.0, epochs=10, seed=2))
+        'resnet20-cifar10-1bit-epochs10-talpha0-2'
+    """
+    changed = {name: value for name, value in differences(recipe).items() if name not in _IMPLIED}
+    parts = [f"{name.replace('_', '')}{_text(value)}" for name, value in changed.items()]
+    return "-".join([recipe.name, f"{recipe.bits}bit", *parts, str(recipe.seed)])
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return "_".join(_text(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def is_full(recipe: Recipe) -> bool:
+    """Whether it is the paper's whole experiment: only the seed and T_α may differ.
+
+    Example:
+        >>> lenet5 = get_recipe("lenet5-mnist")
+        >>> is_full(lenet5.changed(seed=1)), is_full(lenet5.changed(epochs=3))
+        (True, False)
+    """
+    return recipe.name in RECIPES and not set(differences(recipe)) - {"t_alpha"}
+
+
+def total_steps(recipe: Recipe) -> int:
+    """The training steps of a run, known before any data is loaded; a partial last batch is left to the next epoch.
+
+    Example:
+        >>> total_steps(get_recipe("lenet5-mnist"))
+        120000
+    """
+    count = recipe.train_samples or _TRAIN_IMAGES[recipe.dataset]
+    return recipe.epochs * (count // min(recipe.batch_size, count))
+
+
+def images_trained(recipe: Recipe) -> int:
+    """The images that a run trains on, counted once per visit."""
+    return total_steps(recipe) * recipe.batch_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU and the assumptions behind the predicted time.
+
+    Args:
+        name: the model.
+        peak: dense operations per second in ``precision``.
+        precision: the type of the matrix products.
+        source: where the peak is published.
+        utilization: the fraction of the peak that training is assumed to reach.
+        reason: the reason for that assumption.
+        floor: the least time of a step in seconds, also an assumption.
+    """
+
+    name: str
+    peak: float
+    precision: str
+    source: str
+    utilization: float
+    reason: str
+    floor: float
+
+
+GPU = Gpu(
+    name="NVIDIA H100 SXM",
+    peak=989.4e12,
+    precision="bfloat16",
+    source="NVIDIA H100 Tensor Core GPU data sheet: 1,979 TFLOPS with sparsity, half of it dense",
+    utilization=0.10,
+    reason="images of 32x32 pixels leave a large GPU partly idle, and batch norm and the transform wait for memory",
+    floor=0.005,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuCost:
+    """The predicted cost of a run.
+
+    Args:
+        steps: training steps.
+        operations: operations per step.
+        hours: time on the GPU.
+    """
+
+    steps: int
+    operations: float
+    hours: float
+
+
+def gpu_cost(recipe: Recipe, macs: int, gpu: Gpu = GPU) -> GpuCost:
+    """Predict the time of a run on one GPU.
+
+        seconds per step = max(2 * 3 * MACs * batch / (peak * utilization), floor)
+
+    A multiply-add is two operations; the backward pass takes twice the forward pass, hence 3. The floor is the time
+    that the CPU needs to launch a step's kernels. Evaluation is small beside training and left out.
+
+    Args:
+        recipe: the run.
+        macs: multiply-adds of its network per image.
+        gpu: the GPU and the assumptions.
+
+    Example:
+        >>> gpu_cost(get_recipe("lenet5-mnist"), macs=2_293_000).steps
+        120000
+    """
+    steps = total_steps(recipe)
+    operations = 2.0 * 3 * macs * recipe.batch_size
+    seconds = max(operations / (gpu.peak * gpu.utilization), gpu.floor)
+    return GpuCost(steps=steps, operations=operations, hours=steps * seconds / 3600)

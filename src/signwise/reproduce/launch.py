@@ -1,35 +1,38 @@
-"""Runs as processes of their own, several at a time, one device each.
+"""Runs in processes of their own, several at a time, one device each.
 
-Every run is ``python -m signwise train ... --resume``: what was cut goes on, and a crash of one run is not the crash of
-the others. What a run prints goes to a log file beside its folder.
+A run that was interrupted resumes, and a crash of one run leaves the others alone. What a run prints goes to a log file
+beside its folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType
 
-from signwise.reproduce.naming import differences
+from signwise.errors import SignwiseError
 from signwise.reproduce.plan import PlannedRun
+from signwise.training.options import Options
 from signwise.training.recipe import Recipe
+from signwise.training.reporters import PlainReporter
+from signwise.training.run import train
 
 _POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A place where one run at a time is carried out.
+    """A place for one run at a time.
 
     Args:
         device: the PyTorch device.
@@ -39,13 +42,16 @@ class Slot:
     device: str
     threads: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.device}, {self.threads or 'all'} threads"
+
 
 def slots(jobs: int | None, devices: Sequence[str]) -> list[Slot]:
-    """The places for runs: one for each accelerator, or as many as asked for, which then share devices or cores.
+    """The places for runs: one per accelerator, or as many as requested, which then share devices or cores.
 
     Args:
-        jobs: runs at once; ``None`` for one a device.
-        devices: the accelerators; empty for the CPU, whose cores are shared out.
+        jobs: runs at once; ``None`` for one per device.
+        devices: the accelerators; empty for the CPU, whose cores are divided.
 
     Example:
         >>> slots(3, ["cuda:0", "cuda:1"])[2]
@@ -58,32 +64,11 @@ def slots(jobs: int | None, devices: Sequence[str]) -> list[Slot]:
     return [Slot(device="cpu", threads=max(cores // count, 1) if count > 1 else None) for _ in range(count)]
 
 
-def recipe_flags(recipe: Recipe) -> list[str]:
-    """The words after ``signwise train`` that name a recipe and all in which it differs from the one of that name.
-
-    Example:
-        >>> from signwise.training import recipe
-        >>> recipe_flags(recipe("lenet5-mnist").changed(t_alpha=0.5))
-        ['lenet5-mnist', '--bits', '1', '--t-alpha', '0.5', '--seed', '0']
-    """
-    flags = {entry.name: entry.metadata.get("flag") for entry in dataclasses.fields(recipe)}
-    words = [recipe.name, "--bits", str(recipe.bits)]
-    for name, value in (differences(recipe) | {"seed": recipe.seed}).items():
-        flag = flags[name] or "--" + name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        elif isinstance(value, tuple):
-            words += [flag, ",".join(repr(part) for part in value)]
-        else:
-            words += [flag, str(value)]
-    return words
-
-
 @dataclass(eq=False)
 class _Started:
     run: PlannedRun
     slot: Slot
-    process: subprocess.Popen[bytes]
+    process: SpawnProcess
     epochs: int
 
 
@@ -91,32 +76,32 @@ def launch(
     runs: Sequence[PlannedRun],
     places: Sequence[Slot],
     *,
-    extra: Sequence[str] = (),
+    options: Options = Options(),  # noqa: B008 - frozen
     finished: Callable[[PlannedRun], None],
     say: Callable[[str], None],
 ) -> list[PlannedRun]:
-    """Carry out runs, one a slot, until all have ended.
+    """Train runs, one per slot, until all have ended.
 
     Args:
         runs: what to train, in this order.
         places: where.
-        extra: further words for ``signwise train``, such as ``--data FOLDER``.
-        finished: is called with each run that has come to its end, while others go on.
-        say: is told what happens.
+        options: options of every run; its slot sets device and threads.
+        finished: called with each run that has reached its end, while others continue.
+        say: called with lines about the progress.
 
     Returns:
-        The runs that failed; the log beside the folder of each tells why.
+        The runs that failed; the log beside each folder says why.
     """
     waiting, free, failed = deque(runs), list(places), list[PlannedRun]()
     with _stopped_with_us() as active:
         while waiting or active:
             while waiting and free:
-                active.append(_start(waiting.popleft(), free.pop(0), extra))
+                active.append(_start(waiting.popleft(), free.pop(0), options))
                 say(_beginning(active[-1]))
             time.sleep(_POLL_SECONDS)
             for started in list(active):
-                _tell_epochs(started, say)
-                code = started.process.poll()
+                _say_epochs(started, say)
+                code = started.process.exitcode
                 if code is None:
                     continue
                 active.remove(started)
@@ -131,7 +116,7 @@ def launch(
 
 @contextlib.contextmanager
 def _stopped_with_us() -> Iterator[list[_Started]]:
-    """A list of processes that do not outlive the block; asked to stop, a run writes a checkpoint before it ends."""
+    """A list of processes that do not outlive the block; a run that is asked to stop writes a checkpoint first."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -145,33 +130,46 @@ def _stopped_with_us() -> Iterator[list[_Started]]:
         for started in active:
             started.process.terminate()
         for started in active:
-            started.process.wait()
+            started.process.join()
         if in_main_thread:
             signal.signal(signal.SIGTERM, before)
 
 
 def log_path(run: PlannedRun) -> Path:
-    """The file that holds what a run prints."""
+    """The file with everything that a run prints."""
     return run.folder.with_name(run.folder.name + ".log")
 
 
-def _start(run: PlannedRun, slot: Slot, extra: Sequence[str]) -> _Started:
-    command = [sys.executable, "-m", "signwise", "train", *recipe_flags(run.recipe), "--resume"]
-    command += ["--out", str(run.folder), "--device", slot.device, *extra]
-    if slot.threads is not None:
-        command += ["--threads", str(slot.threads)]
+def _start(run: PlannedRun, slot: Slot, options: Options) -> _Started:
     run.folder.parent.mkdir(parents=True, exist_ok=True)
-    with log_path(run).open("ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    here = replace(options, resume=True, device=slot.device, threads=slot.threads)
+    # A fresh Python instead of a fork: PyTorch's threads and CUDA do not survive one.
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_train, args=(run.recipe, run.folder, here, log_path(run)))
+    process.start()
     return _Started(run, slot, process, run.epochs_done)
 
 
+def _train(recipe: Recipe, folder: Path, options: Options, log: Path) -> None:
+    """Train in the new process; the exit code is 0, 2 after an error with a message, or 128 + the signal."""
+    with log.open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+    try:
+        outcome = train(recipe, folder, options=options, reporters=[PlainReporter()])
+    except SignwiseError as error:
+        sys.stdout.write(f"signwise: {error}\n")
+        sys.exit(2)
+    if outcome.signal is not None:
+        sys.exit(128 + outcome.signal)
+
+
 def _beginning(started: _Started) -> str:
-    verb = "goes on" if started.run.status == "cut" else "starts"
+    verb = "resumes" if started.run.status == "interrupted" else "starts"
     return f"{started.run.name}: {verb} on {started.slot.device}, log in {log_path(started.run)}"
 
 
-def _tell_epochs(started: _Started, say: Callable[[str], None]) -> None:
+def _say_epochs(started: _Started, say: Callable[[str], None]) -> None:
     metrics = started.run.folder / "metrics.jsonl"
     epochs = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
     if epochs > started.epochs:
@@ -180,5 +178,5 @@ def _tell_epochs(started: _Started, say: Callable[[str], None]) -> None:
 
 
 def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines() if path.exists() else []
     return lines[-1] if lines else "it printed nothing"

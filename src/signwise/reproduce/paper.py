@@ -1,26 +1,24 @@
-"""The numbers of the paper, each with the table that it stands in: the one place where they are typed.
+"""The paper's numbers, each with its table: the only place where they are typed.
 
-Shulman, *Exact Backpropagation in Binary Weighted Networks with Group Weight Transformations*. Tables are counted in
-the order in which they appear. All numbers are top-1 errors in percent, the lowest during training.
+Shulman, *Exact Backpropagation in Binary Weighted Networks with Group Weight Transformations*. Tables are numbered in
+order of appearance. All numbers are top-1 errors in percent, the lowest during training.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-TITLE = "Exact Backpropagation in Binary Weighted Networks with Group Weight Transformations"
-
 
 @dataclass(frozen=True, kw_only=True)
 class PaperError:
-    """An error that the paper reports for its own method or for its full-precision twin.
+    """An error that the paper reports for its own method or for the full-precision baseline.
 
     Args:
-        recipe: the recipe that carries out the experiment.
+        recipe: the recipe of the experiment.
         bits: 1 or 32.
-        t_alpha: the fraction of the steps in which α rises to 1; ``None`` with 32 bits.
+        t_alpha: the fraction of the steps over which α rises to 1; ``None`` with 32 bits.
         error: lowest error during training, in percent.
-        table: the number of the table that it stands in.
+        table: the number of its table.
     """
 
     recipe: str
@@ -32,15 +30,15 @@ class PaperError:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedError:
-    """An error in the paper's tables of comparison.
+    """An error in the paper's comparison tables.
 
     Args:
-        method: the name of the method; ``None`` for the paper's own.
+        method: the method; ``None`` for the paper's own.
         network: the architecture, as the paper calls it.
         dataset: ``cifar10`` or ``cifar100``.
-        error: in percent, to the one digit that the table gives.
-        table: the number of the table that it stands in.
-        recipe: the recipe that carries out the paper's own method, else ``None``.
+        error: error in percent, with the one decimal of the table.
+        table: the number of its table.
+        recipe: the recipe of the paper's own method, otherwise ``None``.
     """
 
     method: str | None
@@ -51,21 +49,9 @@ class ReportedError:
     recipe: str | None = None
 
 
-NETWORKS = {
-    "lenet5": "LeNet5",
-    "vgg_small": "VGG-Small",
-    "resnet18": "ResNet-18",
-    "resnet20": "ResNet-20",
-    "wrn28_10": "WRN-28-10",
-}
-"""How the paper writes the networks."""
-
-DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}
-"""How the paper writes the data sets."""
-
 RESULTS_TABLE, CIFAR10_TABLE, CIFAR100_TABLE, T_ALPHA_TABLE = 1, 3, 4, 5
 
-# Recipe, T_α of its 1-bit form (table 2), error with 32 bits, error with 1 bit.
+# Recipe, T_α with 1 bit (table 2), error with 32 bits, error with 1 bit.
 _RESULTS = (
     ("lenet5-mnist", 0.9, 0.64, 0.53),
     ("vgg_small-cifar10", 0.0, 5.88, 6.42),
@@ -80,7 +66,7 @@ RESULTS: tuple[PaperError, ...] = tuple(
     for recipe, t_alpha, full, binary in _RESULTS
     for bits, error in ((32, full), (1, binary))
 )
-"""Table 1: every experiment, with both bit widths."""
+"""Table 1: every experiment with both bit widths."""
 
 T_ALPHAS = (0.0, 0.3, 0.5, 0.7, 0.9)
 """The values of T_α in table 5."""
@@ -137,11 +123,11 @@ COMPARISON: tuple[ReportedError, ...] = (
     *_reported(CIFAR10_TABLE, "cifar10", _CIFAR10),
     *_reported(CIFAR100_TABLE, "cifar100", _CIFAR100),
 )
-"""Tables 3 and 4: the errors that others report, as the paper quotes them."""
+"""Tables 3 and 4: errors that others report, as quoted by the paper."""
 
 
 def reported(recipe: str, bits: int, t_alpha: float | None) -> PaperError | None:
-    """What the paper reports for an experiment, or ``None`` where it reports nothing.
+    """What the paper reports for an experiment, or ``None``.
 
     Example:
         >>> reported("lenet5-mnist", 1, 0.9).error

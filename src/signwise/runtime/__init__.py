@@ -1,24 +1,24 @@
-"""Programs made ready to run: numpy and the native kernels alone, never PyTorch."""
+"""Running prepared programs: the native library (:mod:`.native`) and :class:`Session`. numpy only, never PyTorch.
+
+This package knows the C interface and arrays, and nothing of :mod:`signwise.program`: a session prepares whatever
+offers the few things that :class:`~signwise.runtime.session.Runnable` lists.
+"""
 
 from __future__ import annotations
 
-from os import PathLike
+from typing import TYPE_CHECKING, Any
 
-from signwise.program import file
-from signwise.program.program import Program
 from signwise.runtime.session import Session
 
-__all__ = ["Program", "Session", "load"]
+if TYPE_CHECKING:
+    from signwise.program import load
+
+__all__ = ["Session", "load"]
 
 
-def load(path: str | PathLike[str], threads: int | None = None) -> Session:
-    """Read a ``.sw`` file and make it ready to run; everything is checked before anything runs.
+def __getattr__(name: str) -> Any:
+    if name == "load":  # the older name of signwise.load
+        import signwise
 
-    Args:
-        path: the file.
-        threads: how many threads a call may use; ``None`` means ``SIGNWISE_THREADS``, or all cores.
-
-    Returns:
-        A function from numpy arrays to numpy arrays: ``load("net.sw")(images)``.
-    """
-    return Session(file.load(path), threads)
+        return signwise.load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,14 +1,15 @@
 """The native library: where it is, what it can do, and a program in its memory.
 
-One shared library with a C interface (``csrc/signwise.h``), loaded by :mod:`ctypes`, which lets go of the interpreter
-lock while it runs. It is looked for beside this file; ``SIGNWISE_LIBRARY`` names another one, for instance a build with
-AddressSanitizer. Without it everything works, through numpy, and slowly.
+One shared library with a C interface (``csrc/signwise.h``), loaded by :mod:`ctypes`, which releases the interpreter
+lock while it runs. It lies beside this file; ``SIGNWISE_LIBRARY`` names another one, for instance a build with
+AddressSanitizer. Without it everything works through numpy, many times slower.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import warnings
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from signwise.errors import SignwiseError
 
-INTERFACE = 2  # SIGNWISE_INTERFACE of the header that this file was written for
+INTERFACE = 2  # SIGNWISE_INTERFACE of the header that this file mirrors
 FILE = "libsignwise.so"
 
 
@@ -65,14 +66,13 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "signwise_free": (None, [c_void_p]),
     "signwise_run": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
     "signwise_profile": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
-    "signwise_spin": (None, [c_int64]),
     "signwise_weight_bytes": (c_int64, [c_void_p]),
     "signwise_activation_bytes": (c_int64, [c_void_p, c_int64]),
 }
 
 
 def library() -> ctypes.CDLL | None:
-    """The native library, loaded once; ``None``, after one warning, where there is none that fits.
+    """The native library, loaded once; ``None``, after one warning, where none fits.
 
     Example:
         >>> native = library()
@@ -84,10 +84,9 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def _load(named: str | None) -> ctypes.CDLL | None:
-    import signwise.runtime
-
-    # An editable install keeps the Python files and what was built from C++ in different folders.
-    candidates = [Path(named)] if named else [Path(folder) / FILE for folder in signwise.runtime.__path__]
+    # In an editable install, the package spans two folders: one for Python files, one for the built library.
+    folders = sys.modules[__name__.rpartition(".")[0]].__path__
+    candidates = [Path(named)] if named else [Path(folder) / FILE for folder in folders]
     reason = f"no {FILE} in {', '.join(str(path.parent) for path in candidates)}"
     for path in candidates:
         if not path.exists():
@@ -102,7 +101,7 @@ def _load(named: str | None) -> ctypes.CDLL | None:
             continue
         if found.signwise_interface() == INTERFACE:
             return found
-        reason = f"{path} has interface {found.signwise_interface()}, needed is {INTERFACE}"
+        reason = f"{path} has interface {found.signwise_interface()}, but this version needs {INTERFACE}"
     warnings.warn(
         f"signwise runs without its native kernels, many times slower: {reason}; "
         "pip install --force-reinstall signwise",
@@ -113,13 +112,13 @@ def _load(named: str | None) -> ctypes.CDLL | None:
 
 
 def available_isas() -> tuple[str, ...]:
-    """The instruction sets that this machine can run, the best first; ``SIGNWISE_ISA`` chooses among them."""
+    """The instruction sets that this machine can run, best first; ``SIGNWISE_ISA`` chooses one."""
     native = library()
     return () if native is None else tuple(native.signwise_isas().decode().split(","))
 
 
 def isa() -> str | None:
-    """The instruction set that programs are prepared for from now on; ``None`` without the native library."""
+    """The instruction set that the next program will use; ``None`` without the native library."""
     native = library()
     if native is None:
         return None
@@ -139,15 +138,53 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def describe(
+    kind: int,
+    inputs: tuple[int, ...],
+    *,
+    out: tuple[int, float] | None = None,
+    **fields: int | tuple[int, ...] | npt.NDArray[Any] | None,
+) -> Operation:
+    """One operation for :meth:`NativeProgram.add`.
+
+    Args:
+        kind: its number in the header.
+        inputs: the numbers of the values it reads.
+        out: the number of the result's 8-bit type, and its scale; ``None`` for float32.
+        fields: further fields of the structure. An array gives a pointer and its size and must stay alive until the
+            operation is added.
+
+    Example:
+        >>> describe(5, (0,), kernel=(2, 2), stride=(2, 2)).stride[:]
+        [2, 2]
+    """
+    described = Operation(kind=kind, input_count=len(inputs), out_scale=1.0)
+    described.inputs = (c_int32 * len(inputs))(*inputs)
+    if out is not None:
+        described.out_type, described.out_scale = out
+    for name, value in fields.items():
+        if isinstance(value, np.ndarray):
+            address, count = _pointer(value)
+            setattr(described, name, address)
+            # The header counts weights in bytes, since they are bits or float32, and scales and biases in numbers.
+            is_weight = name == "weight"
+            setattr(described, f"{name}_bytes" if is_weight else f"{name}_count", value.nbytes if is_weight else count)
+        elif isinstance(value, tuple):
+            getattr(described, name)[:] = value
+        elif value is not None:
+            setattr(described, name, value)
+    return described
+
+
 class NativeProgram:
-    """A program that the library has prepared; see :mod:`signwise.runtime.session` for how it is filled.
+    """A program in the library's memory; :mod:`signwise.runtime.session` fills it.
 
     Calls may come from several threads at once.
 
     Args:
         native: the library.
         input_shape: shape of one example.
-        threads: how many to use for one call.
+        threads: how many threads one call may use.
     """
 
     def __init__(self, native: ctypes.CDLL, input_shape: tuple[int, ...], threads: int) -> None:
@@ -163,27 +200,32 @@ class NativeProgram:
             self._handle = None
 
     def add(self, operation: Operation) -> None:
-        """Append an operation; the library copies what it needs of the weights."""
+        """Append an operation; the library copies the weights."""
         self._check(self._native.signwise_add(self._handle, ctypes.byref(operation)))
 
     def finish(self, output: int) -> None:
-        """Declare the value that is the answer; nothing can be added afterwards."""
+        """Declare the output and close the program."""
         self._check(self._native.signwise_finish(self._handle, output))
 
-    def run(self, examples: npt.NDArray[np.float32], answers: npt.NDArray[np.float32]) -> None:
-        """Answer a batch.
+    def run(self, examples: npt.NDArray[np.float32], outputs: npt.NDArray[np.float32]) -> None:
+        """Compute a batch.
 
         Args:
             examples: C-contiguous, ``(batch, *input_shape)``.
-            answers: C-contiguous, ``(batch, *output_shape)``, written to.
+            outputs: C-contiguous, ``(batch, *output_shape)``, written to.
         """
-        self._check(self._native.signwise_run(self._handle, len(examples), *_pointer(examples), *_pointer(answers)))
+        self._check(self._native.signwise_run(self._handle, len(examples), *_pointer(examples), *_pointer(outputs)))
 
     def profile(
-        self, examples: npt.NDArray[np.float32], answers: npt.NDArray[np.float32], seconds: npt.NDArray[np.float64]
+        self, examples: npt.NDArray[np.float32], outputs: npt.NDArray[np.float32], seconds: npt.NDArray[np.float64]
     ) -> None:
-        """Like :meth:`run` in one thread, and add to ``seconds``, ``(operations, 5)``, where the time went."""
-        pointers = (*_pointer(examples), *_pointer(answers), *_pointer(seconds))
+        """Like :meth:`run`, in one thread; adds the time spent per operation and phase to ``seconds``.
+
+        Args:
+            examples, outputs: as for :meth:`run`.
+            seconds: ``(operations, 5)``: input preparation, tables, sums, epilogue and total.
+        """
+        pointers = (*_pointer(examples), *_pointer(outputs), *_pointer(seconds))
         self._check(self._native.signwise_profile(self._handle, len(examples), *pointers))
 
     @property
@@ -206,5 +248,5 @@ def _message(native: ctypes.CDLL) -> str:
 
 def _pointer(array: npt.NDArray[Any]) -> tuple[int, int]:
     if not array.flags.c_contiguous:
-        raise ValueError("the library reads C-contiguous arrays only")
+        raise ValueError("the native library takes C-contiguous arrays")
     return array.ctypes.data, array.size

@@ -37,7 +37,7 @@ def network_cost(recipe: Recipe) -> Cost:
         >>> network_cost(get_recipe("lenet5-mnist"))
         Cost(parameters=431650, binary_weights=425500, macs=2293000)
     """
-    dataset = datasets.NAMES[recipe.dataset]
+    dataset = datasets.DATASETS[recipe.dataset]
     with torch.device("meta"):
         model = build_model(recipe, len(dataset.classes)).eval()
         image = torch.empty(1, *dataset.image_shape)

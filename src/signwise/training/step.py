@@ -49,9 +49,9 @@ def build_model(recipe: Recipe, num_classes: int, total_steps: int | None = None
         num_classes: the number of outputs.
         total_steps: the length of the training, for methods whose settings depend on it.
     """
-    factory = models.NAMES.get(recipe.model)
+    factory = models.MODELS.get(recipe.model)
     if factory is None:
-        raise SignwiseError(unknown_name("model", recipe.model, models.NAMES))
+        raise SignwiseError(unknown_name("model", recipe.model, models.MODELS))
     torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
     model = factory(num_classes=num_classes)
     for module in model.modules():

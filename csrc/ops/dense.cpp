@@ -1,0 +1,175 @@
+// Dense layers: one example at a time by matrix-vector kernels, or many examples as the pixels of a 1x1 convolution.
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "bytes/layer.h"
+#include "lookup/layer.h"
+#include "ops/layer.h"
+
+namespace signwise {
+namespace {
+
+// From this many examples on, the convolutions are faster.
+constexpr int64_t kManyExamples = 12;
+constexpr int64_t kManyByteExamples = 4;
+
+// A layer made on first use: most programs see either single examples or many. Several threads may ask at once.
+template <class Layer>
+class Lazy {
+  public:
+    template <class Make>
+    const Layer& get(const Make& make) {
+        std::call_once(once_, [&] { layer_.emplace(make()); });
+        return *layer_;
+    }
+
+  private:
+    std::once_flag once_;
+    std::optional<Layer> layer_;
+};
+
+class Dense {
+  public:
+    static constexpr Order kReads = Order::planes, kWrites = Order::planes;
+
+    static Dense binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed,
+                        const Kernels& kernels);
+    static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
+
+    void run(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+
+    int64_t weight_bytes() const {
+        return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size() * sizeof(float));
+    }
+
+  private:
+    Dense(int64_t inputs, int64_t filters, const Kernels& kernels)
+        : inputs_(inputs), filters_(filters), kernels_(&kernels) {}
+
+    bool is_binary() const { return weights_.empty(); }
+    // Returns false where single examples are faster.
+    bool run_together(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    void run_example(const char* example, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+
+    int64_t inputs_, filters_;
+    const Kernels* kernels_;
+    std::vector<float> weights_;
+    std::vector<uint8_t> bits_;
+    Buffer words_;  // [vector of filters][word][lane], 32 bits each
+    int64_t word_count_ = 0;
+
+    struct Convolutions {
+        Lazy<LookupLayer> of_floats, of_integers;
+        Lazy<ByteLayer> of_bytes;
+    };
+    std::unique_ptr<Convolutions> convolutions_ = std::make_unique<Convolutions>();
+};
+
+Dense Dense::binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed, const Kernels& kernels) {
+    Dense dense(inputs, filters, kernels);
+    const uint8_t* bytes = static_cast<const uint8_t*>(packed);
+    dense.bits_.assign(bytes, bytes + filters * bits.row_bytes());
+    const int64_t lanes = kernels.matvec.lanes, per_word = kernels.matvec.table_inputs * kernels.matvec.word_tables;
+    dense.word_count_ = ceil_divide(inputs, per_word);
+    const int64_t count = ceil_divide(filters, lanes) * dense.word_count_ * lanes;
+    uint32_t* words = reinterpret_cast<uint32_t*>(dense.words_.reserve(count * 4));
+    std::fill_n(words, count, 0u);
+    for (int64_t filter = 0; filter < filters; ++filter) {
+        uint32_t* column = words + filter / lanes * dense.word_count_ * lanes + filter % lanes;
+        for (int64_t i = 0; i < inputs; ++i) {
+            column[i / per_word * lanes] |= uint32_t(bits.positive(filter, i)) << (i % per_word);
+        }
+    }
+    return dense;
+}
+
+Dense Dense::real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels) {
+    Dense dense(inputs, filters, kernels);
+    dense.weights_.assign(weights, weights + inputs * filters);
+    return dense;
+}
+
+bool Dense::run_together(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    ConvolutionShape shape;
+    shape.in_channels = inputs_;
+    shape.out_channels = filters_;
+    const SignBits bits(bits_.data(), inputs_);
+    const bool integer = is_binary() && !input.is_float();
+    if (integer && examples >= kManyByteExamples && ByteLayer::suits(shape, *kernels_)) {
+        const auto make = [&] { return ByteLayer(shape, bits, *kernels_); };
+        convolutions_->of_bytes.get(make).run(examples, input, epilogue, work);
+        return true;
+    }
+    if (examples < kManyExamples) return false;
+    const auto make = [&] {
+        return is_binary() ? LookupLayer::binary(shape, bits, integer, *kernels_)
+                           : LookupLayer::real(shape, weights_.data(), *kernels_);
+    };
+    Lazy<LookupLayer>& convolution = integer ? convolutions_->of_integers : convolutions_->of_floats;
+    convolution.get(make).run(examples, input, epilogue, Order::planes, work);
+    return true;
+}
+
+void Dense::run_example(const char* example, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    const MatvecKernels& kernels = kernels_->matvec;
+    // 8-bit inputs stay integers, which float32 sums exactly; the epilogue applies their scale.
+    const float factor = input.is_float() ? 1.0f : input.scale;
+    const int64_t lanes = kernels.lanes, vectors = ceil_divide(filters_, lanes);
+    const int64_t tables = word_count_ * kernels.word_tables, table_floats = is_binary() ? tables * lanes : 0;
+    const int64_t input_floats = round_up(inputs_, 16);
+    float* memory = reinterpret_cast<float*>(
+        work.shared.reserve((input_floats + table_floats + vectors * lanes) * int64_t(sizeof(float)) + 64));
+    float* built = memory + input_floats;
+    float* sums = built + table_floats;
+    kernels_->elementwise.to_float(example, input.type, 1.0f, memory, inputs_);
+    if (is_binary()) kernels.build(memory, inputs_, tables, built);
+
+    const int64_t cycles = inputs_ * filters_ / (is_binary() ? 32 : 8), threads = work.threads(cycles);
+    const int64_t slice = round_up(ceil_divide(vectors, threads), 4);  // the kernel takes four vectors at a time
+    work.each(ceil_divide(vectors, slice), cycles, [&](int64_t index, int) {
+        const int64_t first = index * slice, count = std::min(slice, vectors - first);
+        const int64_t filter = first * lanes, filters = std::min(count * lanes, filters_ - filter);
+        if (is_binary()) {
+            const uint32_t* words = reinterpret_cast<const uint32_t*>(words_.data()) + filter * word_count_;
+            kernels.lookup(words, word_count_, count, built, sums + filter);
+        } else {
+            kernels.dot(weights_.data() + filter * inputs_, inputs_, filters, memory, sums + filter);
+        }
+        kernels.finish(epilogue, factor, sums, filter, filters);
+    });
+}
+
+void Dense::run(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    if (run_together(examples, input, epilogue, work)) return;
+    const StopWatch watch = work.time(&Phases::sums);
+    char* output = static_cast<char*>(epilogue.output);
+    const char* residual = static_cast<const char*>(epilogue.residual);
+    for (int64_t i = 0; i < examples; ++i) {
+        Epilogue one = epilogue;
+        one.output = output + i * filters_ * bytes_of(epilogue.output_type);
+        if (residual != nullptr) one.residual = residual + i * filters_ * bytes_of(epilogue.residual_type);
+        run_example(input.at(i * inputs_), input, one, work);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Operation> make_dense(const signwise_operation& described, const std::vector<Tensor>& inputs,
+                                      Tensor& output, const Kernels& kernels) {
+    const Shape& in = inputs[0].shape;
+    require(in.rank == 1, "a dense layer reads a vector");
+    check_size(described.out_channels, 1, kLargestSize, "out_features");
+    output.shape = {1, described.out_channels, 1, 1};
+    check_layer(described, inputs, output, in.channels);
+    LayerEpilogue epilogue(described, described.out_channels);
+    const SignBits bits(described.weight, in.channels);
+    Dense dense = described.bits == 1
+                      ? Dense::binary(in.channels, described.out_channels, bits, described.weight, kernels)
+                      : Dense::real(in.channels, described.out_channels, static_cast<const float*>(described.weight),
+                                    kernels);
+    return make_layer(std::move(dense), std::move(epilogue), output);
+}
+
+}  // namespace signwise

@@ -1,0 +1,237 @@
+#include "program/program.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace signwise {
+namespace {
+
+// Examples per portion: few enough images for their tensors to stay in the second-level cache beside the weights, and
+// enough vectors to share tables.
+constexpr int64_t kFewest = 2, kMost = 64;
+constexpr int64_t kPortionBytes = 256 * 1024;
+
+// Places tensors in the arena so that tensors alive at the same time do not overlap: first fit, in order of birth.
+std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<int64_t>& born,
+                           const std::vector<int64_t>& dies, int64_t& total) {
+    std::vector<int64_t> offsets(bytes.size(), 0);
+    std::vector<size_t> placed;
+    total = 0;
+    for (size_t tensor = 0; tensor < bytes.size(); ++tensor) {
+        if (bytes[tensor] == 0) continue;
+        std::vector<size_t> alive;
+        for (const size_t other : placed) {
+            if (born[other] <= dies[tensor] && born[tensor] <= dies[other]) alive.push_back(other);
+        }
+        std::sort(alive.begin(), alive.end(), [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
+        int64_t at = 0;
+        for (const size_t other : alive) {
+            if (at + bytes[tensor] <= offsets[other]) break;
+            at = std::max(at, offsets[other] + bytes[other]);
+        }
+        offsets[tensor] = at;
+        total = std::max(total, at + bytes[tensor]);
+        placed.push_back(tensor);
+    }
+    return offsets;
+}
+
+}  // namespace
+
+Program::Program(const Shape& input, int threads, const Kernels& kernels) : kernels_(kernels), threads_(threads) {
+    Tensor tensor{};
+    tensor.shape = input;
+    tensors_.push_back(tensor);
+    read_.push_back(true);
+    storage_.push_back(0);
+}
+
+int32_t Program::append(Step step, const Tensor& output) {
+    const int32_t number = int32_t(tensors_.size());
+    storage_.push_back(step.operation->alias() ? storage_[size_t(step.inputs[0])] : number);
+    tensors_.push_back(output);
+    read_.push_back(false);
+    steps_.push_back(std::move(step));
+    return number;
+}
+
+bool Program::suits_rows(const Tensor& tensor) const {
+    const int64_t lanes = kernels_.vectors[0].bytes / (tensor.is_float() ? 4 : 2);
+    const Shape& shape = tensor.shape;
+    return threads_ > 1 && (shape.width % lanes == 0 || (2 * shape.width == lanes && shape.height % 2 == 0));
+}
+
+int32_t Program::in_order(int32_t number, Order order, int64_t described) {
+    Tensor& tensor = tensors_[size_t(number)];
+    // A step with a residual has fixed its order already: the residual is laid out like the output.
+    const bool free = !read_[size_t(number)] && steps_[size_t(number - 1)].inputs.size() == 1 &&
+                      steps_[size_t(number - 1)].operation->writes(order);
+    read_[size_t(number)] = true;
+    if (same_layout(tensor.shape, tensor.order, order)) return number;
+    if (free) {
+        tensor.order = order;
+        return number;
+    }
+    const auto [found, added] = reordered_.emplace(std::make_pair(number, order), int32_t(tensors_.size()));
+    if (added) {
+        Tensor output = tensor;
+        output.order = order;
+        append({make_reorder(tensor, order, kernels_), {number}, described}, output);
+    }
+    return found->second;
+}
+
+void Program::add(const signwise_operation& described) {
+    require(!finished(), "the program is finished");
+    require(operation_count() < 4096, "a program may have 4096 operations");
+    require(described.input_count >= 1 && described.input_count <= 64 && described.inputs != nullptr,
+            "an operation reads 1 to 64 values");
+    std::vector<int32_t> numbers;
+    std::vector<Tensor> inputs;
+    for (int32_t i = 0; i < described.input_count; ++i) {
+        const int32_t input = described.inputs[i];
+        require(input >= 0 && size_t(input) < described_.size(),
+                "an operation reads a value that no earlier operation computes");
+        numbers.push_back(described_[size_t(input)]);
+        inputs.push_back(tensors_[size_t(numbers.back())]);
+    }
+    Tensor output{};
+    std::unique_ptr<Operation> operation = make_operation(described, inputs, output, kernels_);
+    const Order wanted = suits_rows(output) ? Order::rows : Order::planes;
+    if (operation->writes(wanted)) output.order = wanted;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = in_order(numbers[i], operation->reads(i, output.order), operation_count());
+    }
+    described_.push_back(append({std::move(operation), std::move(numbers), operation_count()}, output));
+}
+
+void Program::finish(int32_t output) {
+    require(!finished(), "the program is finished");
+    require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
+    output_ = in_order(described_[size_t(output)], Order::planes, operation_count() - 1);
+    const int64_t end = int64_t(tensors_.size());
+    std::vector<int64_t> bytes(tensors_.size(), 0), born(tensors_.size(), 0), dies(tensors_.size(), 0);
+    for (size_t tensor = 1; tensor < tensors_.size(); ++tensor) {
+        const size_t store = size_t(storage_[tensor]);
+        if (store == 0) continue;  // the caller's memory
+        if (store == tensor) born[tensor] = dies[tensor] = int64_t(tensor);
+        bytes[store] = round_up(tensors_[store].bytes(), Buffer::kAlignment);
+    }
+    for (size_t step = 0; step < steps_.size(); ++step) {
+        for (const int32_t input : steps_[step].inputs) {
+            int64_t& last = dies[size_t(storage_[size_t(input)])];
+            last = std::max(last, int64_t(step) + 1);
+        }
+    }
+    dies[size_t(storage_[size_t(output_)])] = end;
+    offsets_ = place(bytes, born, dies, arena_bytes_);
+}
+
+int64_t Program::weight_bytes() const {
+    int64_t total = 0;
+    for (const Step& step : steps_) total += step.operation->weight_bytes();
+    return total;
+}
+
+int64_t Program::portion(int64_t batch, int threads) const {
+    const int64_t fewest = tensors_[0].shape.rank == 1 ? kMost : kFewest;
+    const int64_t most = std::clamp(kPortionBytes / std::max<int64_t>(arena_bytes_, 1), fewest, kMost);
+    return std::clamp<int64_t>((batch + threads - 1) / threads, 1, most);
+}
+
+int64_t Program::activation_bytes(int64_t batch) const {
+    return arena_bytes_ * std::min(batch, portion(batch, threads_));
+}
+
+std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
+    std::unique_ptr<Context> context;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!idle_.empty()) {
+            context = std::move(idle_.back());
+            idle_.pop_back();
+        }
+    }
+    if (!context) context = std::make_unique<Context>();
+    context->work.pool = pool;
+    context->work.phases = nullptr;
+    context->work.own.resize(std::max(context->work.own.size(), size_t(pool != nullptr ? pool->threads() : 1)));
+    return context;
+}
+
+void Program::give_back(std::unique_ptr<Context> context) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(context));
+}
+
+void Program::run_portion(int64_t examples, const float* input, float* output, Context& context,
+                          double* seconds) const {
+    char* arena = context.arena.reserve(arena_bytes_ * examples + 2 * kMargin) + kMargin;
+    const size_t result = size_t(output_), result_store = size_t(storage_[result]);
+    // The output goes straight to the caller's memory, unless it still needs conversion or is the input itself.
+    const bool direct = result_store != 0 && tensors_[result_store].is_float();
+    const auto with_data = [&](size_t number) {
+        Tensor tensor = tensors_[number];
+        const size_t store = size_t(storage_[number]);
+        tensor.margins = store != 0 && !(direct && store == result_store);
+        tensor.data = store == 0      ? reinterpret_cast<char*>(const_cast<float*>(input))
+                      : tensor.margins ? arena + offsets_[store] * examples
+                                       : reinterpret_cast<char*>(output);
+        return tensor;
+    };
+    for (size_t i = 0; i < steps_.size(); ++i) {
+        std::vector<Tensor> inputs;
+        for (const int32_t number : steps_[i].inputs) inputs.push_back(with_data(size_t(number)));
+        Phases phases;
+        context.work.phases = seconds != nullptr ? &phases : nullptr;
+        double* timed = seconds != nullptr ? seconds + 5 * steps_[i].described : nullptr;
+        {
+            const StopWatch watch(timed != nullptr ? timed + 4 : nullptr);
+            steps_[i].operation->run(examples, inputs, with_data(i + 1), context.work);
+        }
+        if (timed != nullptr) {
+            const double seconds_of[] = {phases.prepare, phases.build, phases.sums, phases.finish};
+            for (int phase = 0; phase < 4; ++phase) timed[phase] += seconds_of[phase];
+        }
+    }
+    if (!direct) {
+        const Tensor computed = with_data(result);
+        kernels_.elementwise.to_float(computed.data, computed.type, computed.scale, output,
+                                      examples * computed.shape.count());
+    }
+}
+
+void Program::run(int64_t batch, const float* input, float* output) {
+    const int64_t in = input_count(), out = output_count();
+    // A second caller at the same time works alone instead of waiting for the threads.
+    ThreadPool& shared = ThreadPool::of(threads_);
+    std::unique_lock<std::mutex> lock(shared.mutex, std::try_to_lock);
+    ThreadPool* pool = lock.owns_lock() && threads_ > 1 ? &shared : nullptr;
+    const int64_t size = portion(batch, threads_), portions = (batch + size - 1) / size;
+    const auto run_one = [&](int64_t index, Context& context) {
+        const int64_t first = index * size, count = std::min(size, batch - first);
+        run_portion(count, input + first * in, output + first * out, context, nullptr);
+    };
+    if (pool == nullptr || portions < pool->threads()) {
+        std::unique_ptr<Context> context = take_context(pool);
+        for (int64_t index = 0; index < portions; ++index) run_one(index, *context);
+        give_back(std::move(context));
+        return;
+    }
+    std::vector<std::unique_ptr<Context>> contexts;
+    for (int thread = 0; thread < pool->threads(); ++thread) contexts.push_back(take_context(nullptr));
+    pool->run(portions, [&](int64_t index, int thread) { run_one(index, *contexts[size_t(thread)]); });
+    for (auto& context : contexts) give_back(std::move(context));
+}
+
+void Program::profile(int64_t batch, const float* input, float* output, double* seconds) {
+    std::unique_ptr<Context> context = take_context(nullptr);
+    const int64_t size = portion(batch, 1);
+    for (int64_t first = 0; first < batch; first += size) {
+        run_portion(std::min(size, batch - first), input + first * input_count(), output + first * output_count(),
+                    *context, seconds);
+    }
+    give_back(std::move(context));
+}
+
+}  // namespace signwise

@@ -1,0 +1,80 @@
+// A program: its operations in order, where their tensors live, and how threads divide a batch.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "program/operation.h"
+#include "program/thread_pool.h"
+#include "program/work.h"
+
+namespace signwise {
+
+class Program {
+  public:
+    Program(const Shape& input, int threads, const Kernels& kernels);
+
+    void add(const signwise_operation& described);
+    void finish(int32_t output);
+
+    // Runs a batch in portions of a few examples, small enough for their tensors to stay in the second-level cache.
+    // Threads divide the portions; if there are fewer portions than threads, they divide each operation instead.
+    void run(int64_t batch, const float* input, float* output);
+
+    // Runs a batch in this thread and adds 5 numbers per operation: prepare, build, sums, finish, total.
+    void profile(int64_t batch, const float* input, float* output, double* seconds);
+
+    bool finished() const { return output_ >= 0; }
+    int64_t operation_count() const { return int64_t(described_.size()) - 1; }
+    int64_t input_count() const { return tensors_[0].shape.count(); }
+    int64_t output_count() const { return tensors_[size_t(output_)].shape.count(); }
+    int64_t weight_bytes() const;
+    int64_t activation_bytes(int64_t batch) const;
+
+  private:
+    // Step i computes tensor i + 1.
+    struct Step {
+        std::unique_ptr<Operation> operation;
+        std::vector<int32_t> inputs;
+        int64_t described;  // the caller's operation that it belongs to
+    };
+
+    int32_t append(Step step, const Tensor& output);
+    // Whether threads should divide the rows of a tensor, and the next convolution can read row order.
+    bool suits_rows(const Tensor& tensor) const;
+    // The number of a tensor that holds this one in the given order. If nothing has read the tensor yet and its
+    // operation can write that order, the tensor changes its order; otherwise a reorder step is added.
+    int32_t in_order(int32_t tensor, Order order, int64_t described);
+
+    // The memory of one call, reused by later calls.
+    struct Context {
+        Buffer arena;
+        Work work;
+    };
+
+    int64_t portion(int64_t batch, int threads) const;
+    void run_portion(int64_t examples, const float* input, float* output, Context& context, double* seconds) const;
+    std::unique_ptr<Context> take_context(ThreadPool* pool);
+    void give_back(std::unique_ptr<Context> context);
+
+    const Kernels& kernels_;
+    std::vector<int32_t> described_{0};  // the tensors that callers number: the input, then one per operation
+    std::vector<Tensor> tensors_;        // those, and their copies in other orders; without data
+    std::vector<bool> read_;             // [tensor]: whether a step reads it in its order
+    std::map<std::pair<int32_t, Order>, int32_t> reordered_;  // (tensor, order) -> its copy
+    std::vector<Step> steps_;
+    int32_t output_ = -1;
+    std::vector<int32_t> storage_;  // [tensor]: the tensor whose memory it uses, itself unless it is an alias
+    std::vector<int64_t> offsets_;  // [tensor]: place in the arena, for one example
+    int64_t arena_bytes_ = 0;       // for one example
+    int threads_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Context>> idle_;
+};
+
+}  // namespace signwise

@@ -1,0 +1,94 @@
+"""Native kernels for packed layers: each layer and input shape is a program of one operation, prepared once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from signwise.program.operations import Weighted
+from signwise.program.program import Program
+from signwise.runtime import native
+from signwise.runtime.session import Session
+
+LARGEST_SHAPES = 4  # input shapes that stay prepared per layer: each holds a copy of the bits in the kernels' order
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A session for one layer, and the state of the tensors that it was made from.
+
+    It holds ``scale`` and ``bias``, so that no other tensor can take their place in memory unseen. It does not hold the
+    bits, whose end is the end of the entry.
+    """
+
+    session: Session[Program]
+    scale: Tensor | None
+    bias: Tensor | None
+    versions: tuple[int, ...]
+
+
+# Keyed by the tensor of bits itself, never by its address, which other bits may reuse.
+_prepared: MutableMapping[Tensor, dict[Any, Prepared]] = WeakTensorKeyDictionary()
+_lock = threading.Lock()
+
+
+def run_native(
+    layer: Callable[..., Weighted],
+    geometry: tuple[tuple[str, Any], ...],
+    examples: Tensor,
+    bits: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor | None:
+    """Run one layer with the native kernels, or return ``None`` where they cannot take these tensors.
+
+    Args:
+        layer: the kind of operation.
+        geometry: its attributes besides the tensors, with their names.
+        examples: a batch.
+        bits, scale, bias: the layer's tensors.
+    """
+    tensors = [tensor for tensor in (bits, scale, bias) if tensor is not None]
+    on_cpu = all(tensor.device.type == "cpu" for tensor in (examples, *tensors))
+    if examples.dtype != torch.float32 or not on_cpu or native.library() is None:
+        return None
+    shape, threads = tuple(examples.shape[1:]), torch.get_num_threads()
+    key = (geometry, shape, threads)
+    versions = tuple(_version(tensor) for tensor in tensors)
+    with _lock:
+        entries = _prepared.setdefault(bits, {})
+        entry = entries.get(key)
+        if entry is None or entry.versions != versions or entry.scale is not scale or entry.bias is not bias:
+            entries.pop(key, None)
+            while len(entries) >= LARGEST_SHAPES:
+                del entries[next(iter(entries))]
+            program = _one_layer(layer, geometry, shape, bits, scale, bias)
+            entries[key] = entry = Prepared(program.session(threads), scale, bias, versions)
+    return torch.from_numpy(entry.session(examples.detach().numpy()))
+
+
+def _one_layer(
+    layer: Callable[..., Weighted],
+    geometry: tuple[tuple[str, Any], ...],
+    shape: tuple[int, ...],
+    bits: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+) -> Program:
+    arrays = {"weight": bits.numpy()}
+    for name, tensor in (("scale", scale), ("bias", bias)):
+        if tensor is not None:
+            arrays[name] = tensor.detach().float().numpy()
+    operation = layer(inputs=(0,), bits=1, **{name: name for name in arrays}, **dict(geometry))
+    return Program(input_shape=shape, ops=(operation,), tensors=arrays, output=1)
+
+
+def _version(tensor: Tensor) -> int:
+    # Tensors made in inference mode count no changes, and reading their version raises.
+    return 0 if tensor.is_inference() else tensor._version

@@ -1,0 +1,218 @@
+"""The base class of all operations: inputs, the type of the result, and everything that each class defines.
+
+An operation is defined in one place, its class:
+
+    attributes           dataclass fields, checked when the operation is made
+    kind, number         its name in the file and its number in the C interface (csrc/signwise.h)
+    output_shape         from the shapes of its inputs
+    tensors              the tensors it reads, with their types and shapes
+    work, padded_size    what it costs, for the limits in :mod:`signwise.program.checks`
+    evaluate             its meaning, in numpy
+    native_fields        its attributes under the names of the C structure
+    moves_numbers, ...   what quantization may do with it
+
+Shapes leave the batch out: ``(channels, height, width)`` for images, ``(features,)`` for vectors.
+
+Values are float32 or, where an operation has an ``out``, 8-bit integers q with a scale s that represent s * q:
+
+    q = clamp(round_half_even(y / s))
+
+Reading such a value gives s * q; a layer with binary weights may add the integers themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from signwise.errors import FormatError
+
+Shape: TypeAlias = tuple[int, ...]
+Array: TypeAlias = npt.NDArray[np.floating[Any]]
+Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
+NativeField: TypeAlias = Union[int, tuple[int, ...], npt.NDArray[Any], None]
+
+LARGEST_SIZE = 2**28  # channels, features: far beyond any network, small enough that products stay below 2**63
+
+LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint6": (0, 63)}  # smallest and largest integer of each type
+TYPE_NUMBERS = {"uint8": 1, "int8": 2, "uint6": 3}  # in the C interface
+
+
+def check_integer(name: str, value: object, low: int, high: int) -> None:
+    # bool is an int in Python, but true is not 1 in the file.
+    if type(value) is not int or not low <= value <= high:
+        raise FormatError(f"{name} must be an integer from {low} to {high}, got {reprlib.repr(value)}")
+
+
+def check_integers(name: str, values: tuple[object, ...], count: int, low: int, high: int) -> None:
+    counted = isinstance(values, tuple) and len(values) == count
+    if not counted or not all(
+        isinstance(value, int) and type(value) is not bool and low <= value <= high for value in values
+    ):
+        raise FormatError(f"{name} must be {count} integers from {low} to {high}, got {reprlib.repr(values)}")
+
+
+def check_flag(name: str, value: object) -> None:
+    if type(value) is not bool:
+        raise FormatError(f"{name} must be true or false, got {reprlib.repr(value)}")
+
+
+def check_tensor_name(name: str, value: object, *, optional: bool = False) -> None:
+    if optional and value is None:
+        return
+    # People see names on terminals: nothing in them may move the cursor.
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
+        raise FormatError(f"{name} must be the name of a tensor, got {reprlib.repr(value)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantized:
+    """An 8-bit type: s * q with integers q from 0 to 255, from -128 to 127, or from 0 to 63.
+
+    Args:
+        type: ``"uint8"``, ``"int8"`` or ``"uint6"``.
+        scale: s, positive and exactly a float32, so that every reader multiplies by the same number.
+
+    Example:
+        >>> Quantized(type="uint8", scale=0.5).limits
+        (0, 255)
+    """
+
+    type: Literal["uint8", "int8", "uint6"]
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, str) or self.type not in LIMITS:
+            raise FormatError(f"out.type must be one of {', '.join(LIMITS)}, got {reprlib.repr(self.type)}")
+        # Within these bounds the scale, its inverse and 255 times either are all normal float32 numbers.
+        if type(self.scale) is not float or not 1e-30 <= self.scale <= 1e30:
+            raise FormatError(f"out.scale must be a number from 1e-30 to 1e30, got {reprlib.repr(self.scale)}")
+        if float(struct.unpack("<f", struct.pack("<f", self.scale))[0]) != self.scale:
+            raise FormatError(f"out.scale must be exactly a float32, got {self.scale!r}")
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        return LIMITS[self.type]
+
+    @property
+    def number(self) -> int:
+        """The number of the type in the C interface."""
+        return TYPE_NUMBERS[self.type]
+
+    def to_integers(self, numbers: Array) -> npt.NDArray[Any]:
+        """q for each number."""
+        # rint rounds halves to even, and the clamp precedes the cast: casting a number out of range is undefined.
+        clamped: Array = np.clip(np.rint(numbers / self.scale), *self.limits)
+        return clamped.astype(np.int8 if self.type == "int8" else np.uint8)
+
+
+class TensorSpec(NamedTuple):
+    """A tensor that an operation reads: the attribute that names it, the name, and what the tensor must be."""
+
+    attribute: str
+    name: str
+    dtype: type[np.generic]
+    shape: Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One step of a program.
+
+    Args:
+        inputs: the values it reads. Value 0 is the program's input, value i + 1 the result of operation i.
+        out: the 8-bit type of its result, or ``None`` for float32.
+    """
+
+    kind: ClassVar[str]
+    number: ClassVar[int]
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    tensor_attributes: ClassVar[tuple[str, ...]] = ()
+    moves_numbers: ClassVar[bool] = False
+    """Whether the result only picks, moves or joins numbers of the inputs (and zeros): exact on integers, too."""
+
+    inputs: tuple[int, ...]
+    out: Quantized | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.arity
+        if not isinstance(self.inputs, tuple) or not low <= len(self.inputs) <= high:
+            expected = str(low) if low == high else f"{low} to {high}"
+            raise FormatError(f"in must list {expected} values, got {reprlib.repr(self.inputs)}")
+        for value in self.inputs:
+            check_integer("in", value, 0, LARGEST_SIZE)
+        if self.out is not None and not isinstance(self.out, Quantized):
+            raise FormatError(f"out must be null or a type with a scale, got {reprlib.repr(self.out)}")
+
+    @classmethod
+    def attributes(cls) -> list[str]:
+        """The names of the attributes that this kind has beside ``inputs`` and ``out``."""
+        return [attribute.name for attribute in fields(cls) if attribute.name not in ("inputs", "out")]
+
+    @property
+    def tensor_names(self) -> dict[str, str]:
+        """The names of the tensors it reads, by attribute; absent tensors are left out."""
+        named = {attribute: getattr(self, attribute) for attribute in self.tensor_attributes}
+        return {attribute: name for attribute, name in named.items() if name is not None}
+
+    def output_shape(self, inputs: Sequence[Shape]) -> Shape:
+        """The shape of the result; a :class:`FormatError` where the inputs do not fit."""
+        return inputs[0]
+
+    def tensors(self, inputs: Sequence[Shape]) -> Iterator[TensorSpec]:
+        """The tensors that the operation needs for inputs of these shapes."""
+        yield from ()
+
+    def work(self, inputs: Sequence[Shape], output: Shape) -> int:
+        """Additions or multiplications per example."""
+        return math.prod(inputs[0])
+
+    def padded_size(self, inputs: Sequence[Shape]) -> int:
+        """Numbers in the padded copy of the input, 0 where there is none."""
+        return 0
+
+    def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
+        """The result in numpy, in the precision of the inputs: ``(batch, *shape)`` to ``(batch, *output_shape)``."""
+        raise NotImplementedError(f"{type(self).__name__} has no evaluate")
+
+    def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
+        """The attributes by their names in ``signwise_operation``; tensors as C-contiguous arrays."""
+        return {}
+
+    @property
+    def integer_inputs(self) -> tuple[int, ...]:
+        """The inputs that run faster as integers."""
+        return ()
+
+    @property
+    def gains_from_six_bits(self) -> bool:
+        """Whether six-bit inputs run faster than 8-bit ones."""
+        return False
+
+    def exact_result(self, read: Quantized) -> Quantized | None:
+        """The integers that hold the result without loss where all inputs have the type ``read``, or ``None``."""
+        return read if self.moves_numbers else None
+
+
+def need_image(shape: Shape) -> tuple[int, int, int]:
+    """Channels, height and width; a :class:`FormatError` for any other shape."""
+    if len(shape) != 3:
+        raise FormatError(f"needs an image, but its input has shape {list(shape)}")
+    channels, height, width = shape
+    return channels, height, width
+
+
+def per_channel(numbers: npt.NDArray[Any], like: Array) -> Array:
+    """(channels,) -> (1, channels, 1, 1) beside images, (1, channels) beside vectors."""
+    return numbers.astype(like.dtype).reshape(1, -1, *[1] * (like.ndim - 2))
+
+
+def relu_if(wanted: bool, values: Array) -> Array:
+    return np.maximum(values, 0) if wanted else values

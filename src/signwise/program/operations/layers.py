@@ -1,0 +1,255 @@
+"""Layers with weights: convolutions and dense layers, with one bit or 32 bits per weight."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from signwise.errors import FormatError
+from signwise.program.bits import unpack_signs
+from signwise.program.operations.base import (
+    LARGEST_SIZE,
+    Array,
+    NativeField,
+    Operation,
+    Shape,
+    Tensors,
+    TensorSpec,
+    check_flag,
+    check_integer,
+    check_tensor_name,
+    need_image,
+    per_channel,
+    relu_if,
+)
+from signwise.program.operations.window import Padding, Pair, check_window, pad, padded_size, positions, window_shape
+
+LARGEST_TERMS = 2**23  # of one binary dot product: 255 times as much still fits a 32-bit integer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighted(Operation):
+    """A layer with weights and its epilogue, y = relu(scale * sum + bias + residual), scale and bias per channel.
+
+    Args:
+        inputs: the layer's input, and optionally the residual, which has the shape of the result.
+        weight: name of the tensor: bits in rows of whole bytes (uint8), or float32 in PyTorch's layout.
+        bits: 1 for binary weights, 32 for float weights.
+        scale, bias: names of float32 tensors with one number per channel; ``None`` means 1 and 0.
+        relu: whether negative results become 0.
+    """
+
+    arity: ClassVar[tuple[int, int]] = (1, 2)
+    tensor_attributes: ClassVar[tuple[str, ...]] = ("weight", "scale", "bias")
+
+    weight: str
+    bits: int
+    scale: str | None = None
+    bias: str | None = None
+    relu: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_tensor_name("weight", self.weight)
+        if type(self.bits) is not int or self.bits not in (1, 32):
+            raise FormatError(f"bits must be 1 or 32, got {reprlib.repr(self.bits)}")
+        check_tensor_name("scale", self.scale, optional=True)
+        check_tensor_name("bias", self.bias, optional=True)
+        check_flag("relu", self.relu)
+
+    def weight_shape(self, read: Shape) -> Shape:
+        """The shape of the weights, filters first, for an input of shape ``read``."""
+        raise NotImplementedError(f"{type(self).__name__} has no weight_shape")
+
+    def terms(self, read: Shape) -> int:
+        """Length of one dot product: the weights of one filter or neuron."""
+        return math.prod(self.weight_shape(read)[1:])
+
+    def unpacked_weight(self, tensors: Tensors, read: Shape) -> npt.NDArray[np.generic]:
+        """Signs as int8, or float32 weights, in :meth:`weight_shape`."""
+        weight, shape = tensors[self.weight], self.weight_shape(read)
+        return unpack_signs(weight, shape) if self.bits == 1 else weight.reshape(shape)
+
+    def float_weight(self, tensors: Tensors, read: Shape) -> npt.NDArray[np.float32]:
+        """The weights as float32 in PyTorch's layout, multiplied by the scale of their filter.
+
+        Args:
+            tensors: the program's tensors.
+            read: the shape of the layer's input.
+
+        Example:
+            >>> layer = Dense(inputs=(0,), weight="w", bits=1, scale="s", out_features=1, in_features=3)
+            >>> tensors = {"w": np.array([[5]], np.uint8), "s": np.array([0.5], np.float32)}
+            >>> layer.float_weight(tensors, (3,)).tolist()
+            [[0.5, -0.5, 0.5]]
+        """
+        weight = self.unpacked_weight(tensors, read)
+        if self.scale is None:
+            return weight.astype(np.float32)
+        scale = tensors[self.scale].reshape(-1, *[1] * (weight.ndim - 1))  # (out,) -> (out, 1, ...)
+        scaled: npt.NDArray[np.float32] = np.multiply(weight, scale, dtype=np.float32)
+        return scaled
+
+    def tensors(self, inputs: Sequence[Shape]) -> Iterator[TensorSpec]:
+        shape = self.weight_shape(inputs[0])
+        if self.bits == 1:
+            yield TensorSpec("weight", self.weight, np.uint8, (shape[0], (math.prod(shape[1:]) + 7) // 8))
+        else:
+            yield TensorSpec("weight", self.weight, np.float32, shape)
+        if self.scale is not None:
+            yield TensorSpec("scale", self.scale, np.float32, shape[:1])
+        if self.bias is not None:
+            yield TensorSpec("bias", self.bias, np.float32, shape[:1])
+
+    def work(self, inputs: Sequence[Shape], output: Shape) -> int:
+        return self.terms(inputs[0]) * math.prod(output)
+
+    def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
+        return {
+            "weight": tensors[self.weight],
+            "bits": self.bits,
+            "scale": None if self.scale is None else tensors[self.scale],
+            "bias": None if self.bias is None else tensors[self.bias],
+            "relu": self.relu,
+        }
+
+    @property
+    def integer_inputs(self) -> tuple[int, ...]:
+        return self.inputs[:1] if self.bits == 1 else ()
+
+    def _check_shapes(self, inputs: Sequence[Shape], output: Shape) -> Shape:
+        terms = self.terms(inputs[0])
+        if self.bits == 1 and terms > LARGEST_TERMS:
+            raise FormatError(f"a binary dot product may have {LARGEST_TERMS} terms, got {terms}")
+        if len(inputs) == 2 and inputs[1] != output:
+            raise FormatError(f"the residual has shape {list(inputs[1])}, the result {list(output)}")
+        return output
+
+    def _epilogue(self, total: Array, residual: Sequence[Array], tensors: Tensors) -> Array:
+        if self.scale is not None:
+            total = total * per_channel(tensors[self.scale], total)
+        if self.bias is not None:
+            total = total + per_channel(tensors[self.bias], total)
+        if residual:
+            total = total + residual[0]
+        return relu_if(self.relu, total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv(Weighted):
+    """A two-dimensional convolution (cross-correlation, as in PyTorch) of a zero-padded image.
+
+    Args:
+        out_channels: number of filters.
+        kernel, stride, dilation: height and width.
+        padding: zeros added at the top, left, bottom and right.
+        groups: input and output channels are split into this many independent parts.
+    """
+
+    kind: ClassVar[str] = "conv"
+    number: ClassVar[int] = 0
+
+    out_channels: int
+    kernel: Pair
+    stride: Pair = (1, 1)
+    padding: Padding = (0, 0, 0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("out_channels", self.out_channels, 1, LARGEST_SIZE)
+        check_window(self.kernel, self.stride, self.padding, self.dilation)
+        check_integer("groups", self.groups, 1, LARGEST_SIZE)
+        if self.out_channels % self.groups:
+            raise FormatError(f"out_channels must be a multiple of groups, got {self.out_channels} and {self.groups}")
+
+    def output_shape(self, inputs: Sequence[Shape]) -> Shape:
+        channels, _, _ = need_image(inputs[0])
+        if channels % self.groups:
+            raise FormatError(f"{channels} input channels are no multiple of groups {self.groups}")
+        size = window_shape(inputs[0], self.kernel, self.stride, self.padding, self.dilation)
+        return self._check_shapes(inputs, (self.out_channels, *size))
+
+    def weight_shape(self, read: Shape) -> Shape:
+        return (self.out_channels, read[0] // self.groups, *self.kernel)
+
+    def padded_size(self, inputs: Sequence[Shape]) -> int:
+        return padded_size(inputs, self.padding)
+
+    def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
+        return self._epilogue(self._sums(inputs[0], tensors), inputs[1:], tensors)
+
+    def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
+        return super().native_fields(tensors) | {
+            "out_channels": self.out_channels,
+            "kernel": self.kernel,
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+            "groups": self.groups,
+        }
+
+    @property
+    def gains_from_six_bits(self) -> bool:
+        # The Winograd kernels of csrc: 3x3 convolutions of binary weights, in steps of one or two.
+        is_3x3 = (self.kernel, self.dilation) == ((3, 3), (1, 1))
+        return self.bits == 1 and is_3x3 and self.stride in ((1, 1), (2, 2))
+
+    def _sums(self, images: Array, tensors: Tensors) -> Array:
+        batch, channels = images.shape[:2]
+        groups, (kernel_height, kernel_width) = self.groups, self.kernel
+        weight = self.unpacked_weight(tensors, images.shape[1:]).astype(images.dtype)
+        # (groups · filters, in, kh, kw) -> (kh, kw, groups, filters, in): one matrix per tap
+        taps = np.ascontiguousarray(weight.reshape(groups, -1, *weight.shape[1:]).transpose(3, 4, 0, 1, 2))
+        padded = pad(images, self.padding)
+        height, width = (
+            positions(*along) for along in zip(padded.shape[2:], self.kernel, self.stride, self.dilation, strict=True)
+        )
+        total = np.zeros((batch, groups, self.out_channels // groups, height * width), images.dtype)
+        for row in range(kernel_height):
+            for column in range(kernel_width):
+                # The pixels that this tap of the filter meets, one for each pixel of the result.
+                top, left = row * self.dilation[0], column * self.dilation[1]
+                rows = slice(top, top + (height - 1) * self.stride[0] + 1, self.stride[0])
+                columns = slice(left, left + (width - 1) * self.stride[1] + 1, self.stride[1])
+                pixels = padded[:, :, rows, columns].reshape(batch, groups, channels // groups, height * width)
+                total += taps[row, column] @ pixels
+        return total.reshape(batch, self.out_channels, height, width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense(Weighted):
+    """A fully connected layer on a vector."""
+
+    kind: ClassVar[str] = "dense"
+    number: ClassVar[int] = 1
+
+    out_features: int
+    in_features: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("out_features", self.out_features, 1, LARGEST_SIZE)
+        check_integer("in_features", self.in_features, 1, LARGEST_SIZE)
+
+    def output_shape(self, inputs: Sequence[Shape]) -> Shape:
+        if inputs[0] != (self.in_features,):
+            raise FormatError(f"in_features is {self.in_features}, but its input has shape {list(inputs[0])}")
+        return self._check_shapes(inputs, (self.out_features,))
+
+    def weight_shape(self, read: Shape) -> Shape:
+        return (self.out_features, self.in_features)
+
+    def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
+        weight = self.unpacked_weight(tensors, inputs[0].shape[1:]).astype(inputs[0].dtype)
+        return self._epilogue(inputs[0] @ weight.T, inputs[1:], tensors)
+
+    def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
+        return super().native_fields(tensors) | {"out_channels": self.out_features}

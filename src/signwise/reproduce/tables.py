@@ -1,0 +1,284 @@
+"""The tables, from records: the paper's with our numbers beside them, and our own.
+
+A table holds the rows that exist. What the paper reports and no record measures is listed in one sentence,
+:func:`not_measured`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from signwise.reproduce import paper
+from signwise.reproduce.experiments import GPU, gpu_cost, is_full
+from signwise.reproduce.records import ABSENT, Record, Repeated, by_recipe, difference
+from signwise.text import duration
+from signwise.titles import dataset_title, experiment_title, method_title, network_title
+from signwise.training.recipe import Recipe
+
+_Key = tuple[str, int, "float | None"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Headings and rows of text, as Markdown and as CSV.
+
+    Args:
+        headings: one text per column.
+        rows: one text per column each; `ABSENT` where there is nothing.
+        words: how many of the first columns hold words; the others hold numbers and are aligned to the right.
+
+    Example:
+        >>> print(Table(headings=("Network", "Error"), rows=(("LeNet5", "0.5"),), words=1).markdown())
+        | Network | Error |
+        |---|---:|
+        | LeNet5 | 0.5 |
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.headings):
+                raise ValueError(f"a row must have {len(self.headings)} columns, got {row}")
+
+    def markdown(self) -> str:
+        """The table in Markdown, without a final line break."""
+        rule = ["---" if column < self.words else "---:" for column in range(len(self.headings))]
+        lines = [self.headings, *self.rows]
+        texts = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+        return "\n".join([texts[0], f"|{'|'.join(rule)}|", *texts[1:]])
+
+    def csv(self) -> str:
+        """The table as comma-separated values; absent numbers are empty, emphasis is removed."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        for line in (self.headings, *self.rows):
+            writer.writerow(["" if cell == ABSENT else cell.replace("**", "") for cell in line])
+        return buffer.getvalue()
+
+
+def full_results(records: Iterable[Record]) -> dict[_Key, Repeated]:
+    """The experiments that were run in full, by recipe, bits and T_α."""
+    repeated = by_recipe(record for record in records if is_full(record.recipe))
+    return {(recipe.name, recipe.bits, recipe.t_alpha): runs for recipe, runs in repeated.items()}
+
+
+def recipe_title(recipe: Recipe) -> str:
+    """The network and data set of a recipe."""
+    return experiment_title(recipe.model, recipe.dataset)
+
+
+def name_title(recipe_name: str) -> str:
+    """The network and data set of a recipe, by its name.
+
+    Example:
+        >>> name_title("resnet18-cifar10")
+        'ResNet-18 on CIFAR-10'
+    """
+    model, dataset = recipe_name.split("-")
+    return experiment_title(model, dataset)
+
+
+def _beside(ours: Repeated, theirs: float) -> tuple[str, str, str, str]:
+    """The paper's error, ours, the difference, and our seeds."""
+    measured = ours.mean("best_error")
+    return (f"{theirs:.2f}", ours.text("best_error"), difference(measured, theirs), str(ours.seeds))
+
+
+def table1(records: Iterable[Record]) -> Table:
+    """Table 1: the measured experiments with 32 bits and 1 bit; the last columns are the gain of 1 bit over 32."""
+    found = full_results(records)
+    rows = []
+    for entry in paper.RESULTS:
+        ours = found.get((entry.recipe, entry.bits, entry.t_alpha))
+        if ours is None:
+            continue
+        change = (ABSENT, ABSENT)
+        if entry.bits == 1:
+            baseline = found.get((entry.recipe, 32, None))
+            full = next(other.error for other in paper.RESULTS if other.recipe == entry.recipe and other.bits == 32)
+            gain = None if baseline is None else baseline.mean("best_error") - ours.mean("best_error")
+            change = (f"{full - entry.error:+.2f}", ABSENT if gain is None else f"{gain:+.2f}")
+        title = recipe_title(ours.recipe)
+        rows.append((title, str(entry.bits), *_beside(ours, entry.error), ours.text("last_error"), *change))
+    headings = ("Experiment", "Bits", "Paper, %", "Ours, %", "Difference", "Seeds", "Ours, last epoch, %")
+    return Table(headings=(*headings, "Gain, paper", "Gain, ours"), rows=tuple(rows), words=1)
+
+
+def alpha(records: Iterable[Record]) -> Table:
+    """Table 5: the effect of progressive binarization, where measured."""
+    found = full_results(records)
+    rows = []
+    for entry in paper.T_ALPHA:
+        ours = found.get((entry.recipe, 1, entry.t_alpha))
+        if ours is not None:
+            rows.append((recipe_title(ours.recipe), f"{entry.t_alpha:g}", *_beside(ours, entry.error)))
+    return Table(
+        headings=("Experiment", "T_α", "Paper, %", "Ours, %", "Difference", "Seeds"), rows=tuple(rows), words=1
+    )
+
+
+def comparison(records: Iterable[Record]) -> Table:
+    """Tables 3 and 4: other methods as the paper quotes them, and this one, with our number where there is one."""
+    found = full_results(records)
+    rows: list[tuple[str, ...]] = []
+    for entry in paper.COMPARISON:
+        method = entry.method or "**this method**"
+        own = next((other for other in paper.RESULTS if other.recipe == entry.recipe and other.bits == 1), None)
+        ours = found.get((own.recipe, 1, own.t_alpha)) if own is not None else None
+        measured = ABSENT if ours is None else ours.text("best_error")
+        rows.append((dataset_title(entry.dataset), method, entry.network, f"{entry.error:.1f}", measured))
+    small = found.get(("resnet20-cifar10", 1, 0.9))
+    if small is not None:
+        title = (dataset_title("cifar10"), "**this method**", network_title("resnet20"))
+        rows.append((*title, ABSENT, small.text("best_error")))
+    headings: tuple[str, ...] = ("Data set", "Method", "Network", "Paper, %", "Ours, %")
+    if all(row[-1] == ABSENT for row in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    return Table(headings=headings, rows=tuple(rows), words=3)
+
+
+def _method(recipe: Recipe) -> str:
+    return ABSENT if recipe.bits == 32 else method_title(recipe.method)
+
+
+def _t_alpha(recipe: Recipe) -> str:
+    # The other methods have no α: whatever their recipe says is not used.
+    unused = recipe.t_alpha is None or recipe.method != "group_transform"
+    return ABSENT if unused else f"{recipe.t_alpha:g}"
+
+
+def short(records: Iterable[Record]) -> Table:
+    """Runs on all of the data that are not the paper's experiments: fewer epochs, or another method."""
+    chosen = [record for record in records if not is_full(record.recipe) and record.recipe.train_samples is None]
+    rows = [
+        (
+            recipe_title(recipe),
+            _method(recipe),
+            str(recipe.bits),
+            _t_alpha(recipe),
+            str(recipe.epochs),
+            runs.text("best_error"),
+            runs.text("last_error"),
+            runs.text("last_relaxed_error"),
+            str(runs.seeds),
+            duration(runs.mean("seconds")),
+        )
+        for recipe, runs in by_recipe(chosen).items()
+    ]
+    headings = ("Experiment", "Method", "Bits", "T_α", "Epochs", "Best, %", "Last, %", "Last, relaxed, %")
+    return Table(headings=(*headings, "Seeds", "Time"), rows=tuple(rows), words=2)
+
+
+def few_steps(records: Iterable[Record]) -> Table:
+    """A few hundred real steps of the networks that a CPU cannot train to the end."""
+    rows = []
+    for record in records:
+        recipe, result = record.recipe, record.result
+        if recipe.train_samples is None:
+            continue
+        rate = 3 * record.network["macs"] * recipe.batch_size / result.seconds_per_step
+        rows.append(
+            (
+                recipe_title(recipe),
+                str(recipe.bits),
+                f"{record.total_steps:,}",
+                str(recipe.batch_size),
+                f"{result.first_train_loss:.3f}",
+                f"{result.last_train_loss:.3f}",
+                f"{result.seconds_per_step:.2f}",
+                f"{rate / 1e9:.0f}",
+            )
+        )
+    headings = ("Experiment", "Bits", "Steps", "Images per step", "Loss, first epoch", "Loss, last epoch")
+    return Table(headings=(*headings, "Seconds per step", "GMAC/s"), rows=tuple(rows), words=1)
+
+
+def gpu(recipes: Sequence[Recipe], macs: Mapping[str, int]) -> Table:
+    """The predicted cost of runs on one GPU, per run and in total.
+
+    Args:
+        recipes: the runs.
+        macs: multiply-adds per image, by the name of the recipe.
+    """
+    rows, hours = [], 0.0
+    for recipe in recipes:
+        cost = gpu_cost(recipe, macs[recipe.name])
+        hours += cost.hours
+        rows.append(
+            (
+                recipe_title(recipe),
+                str(recipe.bits),
+                f"{macs[recipe.name] / 1e6:,.1f} M",
+                str(recipe.batch_size),
+                f"{cost.operations / 1e9:,.0f} · 10⁹",
+                f"{cost.steps:,}",
+                f"{cost.hours:,.2f}",
+            )
+        )
+    rows.append(("**total**", "", "", "", "", "", f"**{hours:,.1f}**"))
+    headings = ("Experiment", "Bits", "MACs per image", "Images per step", "Operations per step", "Steps")
+    return Table(headings=(*headings, f"Hours, {GPU.name}"), rows=tuple(rows), words=1)
+
+
+def provenance(records: Iterable[Record]) -> Table:
+    """Where every measured number comes from."""
+    rows = []
+    for record in records:
+        origin = record.origin
+        hardware, versions = origin["hardware"], origin["versions"]
+        threads = "1 thread" if origin["threads"] == 1 else f"{origin['threads']} threads"
+        revision = origin["revision"]
+        rows.append(
+            (
+                f"`{record.name}`",
+                str(record.recipe.seed),
+                origin["started"],
+                duration(record.result.seconds),
+                hardware.get("accelerator") or f"{hardware['processor']}, {threads}",
+                f"{versions['python']}, {versions.get('torch', ABSENT)}",
+                ABSENT if revision is None else f"`{revision[:10]}{'+' if revision.endswith('+changes') else ''}`",
+                str(len(origin["resumed"])),
+            )
+        )
+    headings = ("Record", "Seed", "Started (UTC)", "Time", "Hardware", "Python, PyTorch", "Revision", "Resumed")
+    return Table(headings=headings, rows=tuple(rows), words=7)
+
+
+def summary(records: Sequence[Record]) -> str:
+    """One line per experiment that was run in full."""
+    lines = []
+    for (name, bits, t_alpha), runs in full_results(records).items():
+        theirs = paper.reported(name, bits, t_alpha)
+        beside = "not in the paper" if theirs is None else f"paper: {theirs.error:.2f} % (table {theirs.table})"
+        setting = f"{bits} bit" if t_alpha is None else f"{bits} bit, T_α {t_alpha:g}"
+        seeds = "1 seed" if runs.seeds == 1 else f"{runs.seeds} seeds"
+        lines.append(
+            f"- **{recipe_title(runs.recipe)}, {setting}:** best {runs.text('best_error')} % in "
+            f"{runs.recipe.epochs} epochs, {runs.text('last_error')} % after the last ({seeds}); {beside}."
+        )
+    return "\n".join(lines) or "No experiment has been run in full yet."
+
+
+def not_measured(records: Sequence[Record]) -> str:
+    """One sentence about the paper's results that no record measures."""
+    found = full_results(records)
+    entries = list({(entry.recipe, entry.bits, entry.t_alpha): entry for entry in (*paper.RESULTS, *paper.T_ALPHA)})
+    missing = [key for key in entries if key not in found]
+    tables = f"tables {paper.RESULTS_TABLE} and {paper.T_ALPHA_TABLE}"
+    if not missing:
+        return f"All {len(entries)} results of {tables} are measured."
+    parts = []
+    for name in dict.fromkeys(name for name, _, _ in missing):
+        bits = ["32 bit"] if (name, 32, None) in missing else []
+        alphas = sorted(t_alpha for recipe, _, t_alpha in missing if recipe == name and t_alpha is not None)
+        if alphas:
+            bits.append(f"1 bit with T_α {', '.join(f'{value:g}' for value in alphas)}")
+        parts.append(f"{name_title(name)} ({'; '.join(bits)})")
+    measured = len(entries) - len(missing)
+    return f"Of the {len(entries)} results in {tables}, {measured} are measured; not measured: {', '.join(parts)}."

@@ -1,0 +1,46 @@
+"""The networks of the inference benchmark, and the file of its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from signwise.bench.network import with_float_weights
+
+
+@pytest.fixture(scope="module")
+def inference(benchmark_script: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmark_script("inference")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lenet5", "resnet20"])
+def test_an_untrained_network_computes_the_outputs_of_its_model_with_signs(inference: ModuleType, name: str) -> None:
+    built = inference.untrained(name)
+    assert built.difference < 1e-5
+    # Outputs neither vanish nor explode, or 8 bits would have nothing to round.
+    outputs = built.network.float32.reference(built.network.examples)
+    assert 0.05 < np.abs(outputs).max() < 50
+    quantized = built.network.int8.reference(built.network.examples)
+    assert np.abs(quantized - outputs).max() < 0.2 * np.abs(outputs).max()
+
+
+def test_an_untrained_network_is_the_same_every_time(inference: ModuleType) -> None:
+    first, second = (inference.untrained("lenet5").network.float32 for _ in range(2))
+    assert all((first.tensors[name] == second.tensors[name]).all() for name in first.tensors)
+
+
+def test_a_dense_layer_has_one_bit_per_weight(inference: ModuleType) -> None:
+    built = inference.dense(64)
+    assert built.state_dict_bytes == 4 * 64 * 64 == with_float_weights(built.network.float32).nbytes
+    assert built.network.float32.nbytes == 64 * 64 // 8
+
+
+def test_every_processor_has_its_own_file(inference: ModuleType) -> None:
+    names = ("AMD EPYC", "AMD EPYC 9354 32-Core Processor", "Intel(R) Core(TM) i7-4770 CPU @ 3.40GHz")
+    paths = [inference.record_path(Path("results"), name).name for name in names]
+    assert paths == ["amd-epyc.json", "amd-epyc-9354-32-core-processor.json", "intel-core-i7-4770-cpu-3-40ghz.json"]

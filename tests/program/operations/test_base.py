@@ -1,0 +1,119 @@
+"""Operations as a family: their numbers in the C interface, and the attributes that each refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from signwise.errors import FormatError
+from signwise.program import operations as ops
+
+HEADER = Path(__file__).parents[3] / "csrc" / "signwise.h"
+
+
+def enumerated() -> dict[str, int]:
+    """Every ``SIGNWISE_NAME = number`` of the C header."""
+    return {name: int(number) for name, number in re.findall(r"SIGNWISE_(\w+) = (\d+)", HEADER.read_text())}
+
+
+def conv(**changes: Any) -> ops.Conv:
+    defaults = {"inputs": (0,), "weight": "weight", "bits": 1, "out_channels": 4, "kernel": (3, 3)}
+    return ops.Conv(**{**defaults, **changes})
+
+
+def test_every_operation_has_its_number_in_the_c_header() -> None:
+    numbers = {kind.upper(): operation.number for kind, operation in ops.KINDS.items()}
+    kinds = {name: number for name, number in enumerated().items() if name in numbers}
+    assert numbers == kinds
+    assert len(set(numbers.values())) == len(numbers)
+
+
+def test_the_header_names_no_operation_that_python_lacks() -> None:
+    others = {"OK", "ERROR", "FLOAT32", *(name.upper() for name in ops.LIMITS)}
+    assert set(enumerated()) - others == {kind.upper() for kind in ops.KINDS}
+
+
+@pytest.mark.parametrize("name", ["uint8", "int8", "uint6"])
+def test_every_type_has_its_number_in_the_c_header(name: Any) -> None:
+    assert ops.Quantized(type=name, scale=1.0).number == enumerated()[name.upper()]
+
+
+def test_every_kind_evaluates_and_has_a_unique_name() -> None:
+    for kind, operation in ops.KINDS.items():
+        assert operation.kind == kind
+        assert operation.evaluate is not ops.Operation.evaluate
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel": (0, 3)}, r"kernel must be 2 integers from 1 to 1024, got \(0, 3\)"),
+        ({"kernel": [3, 3]}, "kernel must be 2 integers"),
+        ({"kernel": (3, 3.0)}, "kernel must be 2 integers"),
+        ({"stride": (1, True)}, "stride must be 2 integers"),
+        ({"padding": (0, 0, -1, 0)}, "padding must be 4 integers"),
+        ({"dilation": (1, 1025)}, "dilation must be 2 integers from 1 to 1024"),
+        ({"groups": 3}, "out_channels must be a multiple of groups, got 4 and 3"),
+        ({"out_channels": 2**28 + 1}, "out_channels must be an integer from 1 to 268435456"),
+        ({"bits": 2}, "bits must be 1 or 32, got 2"),
+        ({"weight": ""}, "weight must be the name of a tensor, got ''"),
+        ({"weight": "\x1b[2J"}, "weight must be the name of a tensor"),
+        ({"weight": "w" * 256}, "weight must be the name of a tensor"),
+        ({"relu": 1}, "relu must be true or false, got 1"),
+        ({"inputs": (0, 1, 2)}, r"in must list 1 to 2 values, got \(0, 1, 2\)"),
+        ({"inputs": (-1,)}, "in must be an integer from 0"),
+        ({"out": "int8"}, "out must be null or a type with a scale"),
+    ],
+)
+def test_an_operation_refuses_an_attribute_by_name_and_value(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        conv(**changes)
+
+
+def test_tensors_are_listed_by_attribute_and_absent_ones_are_left_out() -> None:
+    assert conv(bias="b").tensor_names == {"weight": "weight", "bias": "b"}
+    assert ops.Relu(inputs=(0,)).tensor_names == {}
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e-38, 1, True])
+def test_a_quantization_scale_that_could_overflow_is_refused(scale: Any) -> None:
+    with pytest.raises(FormatError, match=r"out\.scale must be a number from 1e-30 to 1e30"):
+        ops.Quantized(type="uint8", scale=scale)
+
+
+def test_a_quantization_type_outside_the_list_is_refused() -> None:
+    wrong: Any = "int4"
+    with pytest.raises(FormatError, match=r"out\.type must be one of uint8, int8, uint6, got 'int4'"):
+        ops.Quantized(type=wrong, scale=1.0)
+
+
+def test_a_quantization_scale_means_the_same_number_to_every_reader() -> None:
+    with pytest.raises(FormatError, match=r"exactly a float32, got 0\.1"):
+        ops.Quantized(type="int8", scale=0.1)
+    ops.Quantized(type="int8", scale=float(np.float32(0.1)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("uint8", [0, 0, 0, 2, 2, 255]), ("int8", [-128, -2, 0, 2, 2, 127]), ("uint6", [0, 0, 0, 2, 2, 63])],
+)
+def test_integers_round_halves_to_even_and_saturate(kind: Any, expected: list[int]) -> None:
+    numbers = 0.5 * np.array([-1000, -1.5, 0.5, 1.5, 2.5, 1000])
+    assert ops.Quantized(type=kind, scale=0.5).to_integers(numbers).tolist() == expected
+
+
+def test_only_binary_layers_ask_for_integers() -> None:
+    assert conv().integer_inputs == conv(inputs=(0, 1)).integer_inputs == (0,)
+    assert conv(bits=32).integer_inputs == () and ops.Relu(inputs=(0,)).integer_inputs == ()
+
+
+def test_operations_that_only_move_numbers_are_exact_on_integers() -> None:
+    read = ops.Quantized(type="int8", scale=0.5)
+    moving = {kind for kind, operation in ops.KINDS.items() if operation.moves_numbers}
+    assert moving == {"maxpool", "pad_channels", "flatten", "concat"}
+    assert ops.Flatten(inputs=(0,)).exact_result(read) == read
+    assert ops.Relu(inputs=(0,)).exact_result(read) is None

@@ -1,0 +1,96 @@
+"""Make the trained network that the package ships: one packed file, from the best recorded run of the 1-bit LeNet5.
+
+python -m tools.ship                   # from the run folders in runs/ and the records in results/
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from signwise import datasets
+from signwise.compiler import compile as compile_model
+from signwise.errors import SignwiseError
+from signwise.reproduce.experiments import is_full
+from signwise.reproduce.plan import plan
+from signwise.reproduce.records import Record, read_training_records
+from signwise.training.run_folder import load_run
+
+ROOT = Path(__file__).parents[1]
+
+
+def best_record(records: Iterable[Record]) -> Record | None:
+    """The record of the best 1-bit LeNet5 that was trained in full, or ``None``."""
+    full = [
+        record
+        for record in records
+        if record.recipe.name == "lenet5-mnist" and record.recipe.bits == 1 and is_full(record.recipe)
+    ]
+    return min(full, key=lambda record: (record.result.best_error, record.recipe.seed), default=None)
+
+
+def ship(run: Path, record: Record, folder: Path, data: Path | None = None) -> Path:
+    """Compile a run's best weights into the file that the package ships.
+
+    Args:
+        run: the run's folder.
+        record: its record.
+        folder: where the file goes, under the recipe's name and bits.
+        data: folder with the data set, or ``None`` for the cache.
+
+    Raises:
+        SignwiseError: the packed file does not make exactly as many errors on the test images as the record says.
+    """
+    loaded = load_run(run, "best")
+    example = torch.zeros(1, *loaded.config["network"]["input_shape"])
+    program = compile_model(loaded.on_raw_pixels(), example, about=_about(record))
+    test = datasets.load(record.recipe.dataset, data)
+    images, labels = (part[: record.recipe.test_samples] for part in (test.test_images, test.test_labels))
+    error = 100 * program.error(images, labels)
+    if round(error, 4) != record.result.best_error:
+        raise SignwiseError(
+            f"the packed network of {run} has an error of {error:.4f} %, its record says {record.result.best_error} %: "
+            "it is not shipped"
+        )
+    path = folder / f"{record.recipe.name}-{record.recipe.bits}bit.sw"
+    folder.mkdir(parents=True, exist_ok=True)
+    program.save(path)
+    return path
+
+
+def _about(record: Record) -> dict[str, str]:
+    recipe, result, origin = record.recipe, record.result, record.origin
+    return {
+        "recipe": f"{recipe.name}, {recipe.bits} bit",
+        "dataset": recipe.dataset,
+        "input": "raw pixels, 0 to 255",
+        "error": f"{result.best_error:.2f} % of the test images",
+        "epochs": f"{recipe.epochs}, these are the weights of epoch {result.best_epoch}",
+        "seed": str(recipe.seed),
+        "record": record.name,
+        "trained": str(origin["finished"]),
+        "revision": str(origin["revision"]),
+        "signwise": str(origin["versions"]["signwise"]),
+    }
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="the folder of run folders (runs)")
+    parser.add_argument("--records", type=Path, default=ROOT / "results", help="the folder of records (results)")
+    parser.add_argument("--out", type=Path, default=ROOT / "src/signwise/shipped", help="where the file goes")
+    parser.add_argument("--data", type=Path, help="folder with the data set (default: the cache)")
+    arguments = parser.parse_args(words)
+    record = best_record(read_training_records(arguments.records))
+    if record is None:
+        raise SignwiseError("there is no full record of the 1-bit LeNet5 yet: run signwise reproduce table1")
+    folder = plan([record.recipe], [], arguments.runs)[0].folder
+    path = ship(folder, record, arguments.out, arguments.data)
+    print(f"shipped {path}: {path.stat().st_size:,} bytes, error {record.result.best_error:.2f} %")
+
+
+if __name__ == "__main__":
+    main()
