@@ -37,7 +37,7 @@ def test_a_crash_is_reported_by_the_name_of_its_signal(monkeypatch: pytest.Monke
 
 def test_the_process_of_an_engine_imports_nothing_heavy() -> None:
     # Whatever the process imports counts as memory of every engine.
-    heavy = ("torch", "onnx", "multiprocessing", "lzma", "signwise.datasets", "signwise.compiler")
+    heavy = ("torch", "onnx", "multiprocessing", "signwise.datasets", "signwise.compiler")
     code = f"import sys, signwise.bench.isolated; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
