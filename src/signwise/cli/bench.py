@@ -78,10 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
         result = {"file": arguments.file.name} | as_data(comparison)
         write_record(arguments.json, result, "onnx", "onnxruntime", "openvino", "mnn")
     if arguments.chart is not None:
-        from signwise.figures.engine_times import engine_times_figure
+        from signwise.bench.report import chart
         from signwise.figures.style import save
 
-        save(engine_times_figure(comparison, arguments.file.name), arguments.chart)
+        save(chart(comparison, arguments.file.name), arguments.chart)
     return 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.bench.engines.engine import Engine, Precision, Runner
-from signwise.bench.engines.onnx_file import onnx_file
+from signwise.bench.engines.onnxruntime import onnx_file
 from signwise.bench.network import Network
 
 
