@@ -29,7 +29,7 @@ from signwise.bench.memory import peak_bytes
 from signwise.bench.timing import best_seconds
 from signwise.errors import SignwiseError
 from signwise.program import load
-from signwise.program.evaluate import error_rate
+from signwise.program.program import error_rate
 
 _RUNS = 3  # engines may still allocate in their first runs
 
