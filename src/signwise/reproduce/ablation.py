@@ -24,8 +24,7 @@ from signwise.titles import network_title
 from signwise.training.data import Split, TrainingData, derived_seed, standardized_data
 from signwise.training.distributed import World
 from signwise.training.evaluate import score
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import Options, Recipe
 from signwise.training.recipes import get_recipe
 from signwise.training.step import Stepper, build_model
 

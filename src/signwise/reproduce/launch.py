@@ -22,8 +22,7 @@ from types import FrameType
 
 from signwise.errors import SignwiseError
 from signwise.reproduce.plan import PlannedRun
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import Options, Recipe
 from signwise.training.reporters import PlainReporter
 from signwise.training.run import train
 

@@ -24,11 +24,10 @@ from signwise.bench.timing import best_seconds
 from signwise.provenance import processor
 from signwise.reproduce.experiments import images_trained, run_name
 from signwise.reproduce.records import Record
-from signwise.training.cost import network_cost
 from signwise.training.data import Split, TrainingData
 from signwise.training.distributed import World, pick_device
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.evaluate import network_cost
+from signwise.training.recipe import Options, Recipe
 from signwise.training.step import Stepper, build_model
 
 try:

@@ -17,7 +17,7 @@ from signwise.reproduce.experiments import TARGETS, experiments, is_full
 from signwise.reproduce.records import Record, by_recipe
 from signwise.reproduce.tables import Table, full_results, name_title, recipe_title
 from signwise.titles import method_title
-from signwise.training.cost import network_cost
+from signwise.training.evaluate import network_cost
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
