@@ -1,19 +1,30 @@
-"""The comparison: engines run in isolation first, then take turns; a crash is listed, not fatal."""
+"""Measuring: engines run in isolation, then take turns; a crash becomes a message; packed files need no PyTorch."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from signwise.bench.engines import ENGINES, Precision, Runner
+from signwise import shipped
+from signwise.bench.engines import Precision, Runner
 from signwise.bench.engines.signwise import Numpy
-from signwise.bench.isolated import IsolatedRun
-from signwise.bench.measure import Comparison, Plan, Setting, compare
-from signwise.bench.network import Network
+from signwise.bench.measure import (
+    ENGINES,
+    Comparison,
+    IsolatedRun,
+    Plan,
+    Setting,
+    _block_torch,
+    compare,
+    measure_without_torch,
+    run_isolated,
+)
+from signwise.bench.network import Network, random_input
 from signwise.errors import SignwiseError
 
 ONE, TWO = Setting(batch=1, threads=1), Setting(batch=16, threads=2)
@@ -92,3 +103,37 @@ def test_an_illegal_instruction_leads_to_a_second_attempt_without_amx(
 def test_a_plan_refuses_settings_that_are_not_positive(option: str, value: Any) -> None:
     with pytest.raises(SignwiseError, match=f"{option} must be"):
         Plan(engines=[], **{option: value})
+
+
+def test_a_failing_engine_reports_its_reason(network: Network, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.sw"
+    damaged.write_bytes(b"nothing of the kind")
+    with pytest.raises(SignwiseError, match=r"damaged\.sw"):
+        run_isolated(ENGINES["numpy"], "float32", damaged, random_input(network.float32, 1), threads=1)
+
+
+def test_a_crash_is_reported_by_the_name_of_its_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+    real = subprocess.run
+
+    def crashing(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        return real([command[0], "-c", crash], **options)
+
+    monkeypatch.setattr("signwise.bench.measure.subprocess.run", crashing)
+    with pytest.raises(SignwiseError, match="crashed here: Illegal instruction"):
+        run_isolated(ENGINES["numpy"], "float32", tmp_path, np.zeros((1, 1), np.float32), threads=1)
+
+
+@pytest.mark.slow
+def test_a_file_is_measured_where_pytorch_cannot_be_imported(digits: Path) -> None:
+    path = shipped.resolve("lenet5-mnist-1bit")
+    (result,) = measure_without_torch([path], digits)
+    assert result.size == path.stat().st_size
+    assert 0 <= result.error <= 100 and result.seconds > 0
+
+
+def test_blocking_torch_makes_its_import_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules: dict[str, object] = {"torch": object()}
+    monkeypatch.setattr("signwise.bench.measure.sys.modules", modules)
+    _block_torch()
+    assert modules["torch"] is None
