@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from signwise.bench.engines import ENGINES
-from signwise.bench.isolated import run_isolated
+from signwise.bench.isolated import ENGINES, run_isolated
 from signwise.bench.network import Network, random_input
 from signwise.errors import SignwiseError
 

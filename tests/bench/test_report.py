@@ -1,15 +1,13 @@
-"""The report: times, ratios and failures as a table, as JSON and as a chart."""
+"""The report: times, ratios and failures as a table and as JSON."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from signwise.bench.measure import Comparison
-from signwise.bench.report import as_data, chart, table
-from signwise.figures.style import save
+from signwise.bench.report import as_data, table
 
 
 def test_the_table_shows_times_ratios_and_what_is_missing(comparison: Comparison) -> None:
@@ -29,11 +27,3 @@ def test_the_data_holds_every_time_in_seconds(comparison: Comparison) -> None:
     assert data["rows"][1]["times"][1] == {"batch": 16, "threads": 2, "best": 0.06, "median": 0.12, "runs": 7}
     assert data["speedups"][0] == {"precision": "float32", "batch": 1, "threads": 1, "over_fastest": pytest.approx(2.5)}
     assert data["failures"][0]["engine"] == "mnn"
-
-
-def test_the_chart_has_one_panel_per_setting_and_one_bar_per_engine(comparison: Comparison, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    figure = chart(comparison, "net.sw")
-    assert [len(axis.patches) for axis in figure.axes] == [4, 4]
-    save(figure, tmp_path / "chart.png")
-    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")

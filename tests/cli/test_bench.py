@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from signwise.bench.engines import ENGINES
+from signwise.bench.isolated import ENGINES
 from signwise.cli import main
 
 FILE = "lenet5-mnist-1bit"

@@ -1,4 +1,4 @@
-"""One engine runs one file in a process of its own.
+"""The engines, and how one of them runs one file in a process of its own.
 
     python -m signwise.bench.isolated ENGINE PRECISION MODEL INPUT THREADS OUTPUT
 
@@ -21,16 +21,25 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engines import ENGINES, Engine, Precision
-from signwise.bench.memory import peak_bytes
+from signwise.bench.engines import Engine, Precision
+from signwise.bench.engines.mnn import Mnn
+from signwise.bench.engines.onnx import OnnxRuntime, OpenVino
+from signwise.bench.engines.pytorch import PyTorch
+from signwise.bench.engines.signwise import Numpy, Signwise
+from signwise.bench.timing import peak_bytes
 from signwise.errors import SignwiseError
+
+ENGINES: dict[str, Engine] = {
+    engine.name: engine for engine in (Signwise(), PyTorch(), OnnxRuntime(), OpenVino(), Mnn(), Numpy())
+}
+"""Every engine by its name, ours first."""
 
 _RUNS = 3  # engines may still allocate in their first runs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IsolatedRun:
-    """What the process reports.
+    """What an isolated process reports.
 
     Args:
         outputs: the engine's outputs.
@@ -47,7 +56,7 @@ def run_isolated(
     """Run a converted file in a fresh process.
 
     Args:
-        engine: one of :data:`signwise.bench.engines.ENGINES`.
+        engine: one of :data:`ENGINES`.
         precision: the precision of the file.
         model: the file that the engine's ``convert`` wrote.
         examples: one batch.

@@ -19,8 +19,7 @@ from torch import nn
 from signwise import datasets, provenance
 from signwise.convert import binarize_, last
 from signwise.errors import FormatError
-from signwise.reproduce.tables import Table
-from signwise.titles import network_title
+from signwise.reproduce.tables import Table, network_title
 from signwise.training.data import Split, TrainingData, derived_seed, standardized_data
 from signwise.training.distributed import World
 from signwise.training.evaluate import score
