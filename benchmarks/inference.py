@@ -31,7 +31,7 @@ import torch
 from torch import nn
 
 from signwise import compiler, models
-from signwise.bench.engines import ENGINES
+from signwise.bench.isolated import ENGINES
 from signwise.bench.measure import Plan, compare
 from signwise.bench.network import Network, random_input
 from signwise.bench.report import as_data, table

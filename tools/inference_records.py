@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from signwise.titles import network_title
+from signwise.reproduce.tables import network_title
 
 JsonObject = dict[str, Any]
 

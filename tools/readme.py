@@ -7,8 +7,7 @@ from pathlib import Path
 
 from signwise.figures.bars import Bar, Panel
 from signwise.reproduce.records import ABSENT, read_training_records
-from signwise.reproduce.tables import Table, full_results
-from signwise.titles import NETWORKS, network_title
+from signwise.reproduce.tables import NETWORKS, Table, full_results, network_title
 from tools.inference_records import JsonObject, against_fastest_peer, engine_times, packed_bytes, read_records
 
 MISSING = "_Not recorded yet._"

@@ -12,8 +12,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from signwise.figures import save
 from signwise.figures.bars import bars_figure
-from signwise.figures.style import save
 from signwise.reproduce.render import write_if_changed
 from signwise.reproduce.tables import Table
 from tools import readme, results, speed

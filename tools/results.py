@@ -8,7 +8,7 @@ from signwise.reproduce.ablation import ablation_markdown
 from signwise.reproduce.experiments import GPU, experiments, gpu_cost
 from signwise.reproduce.records import read_training_records
 from signwise.reproduce.render import FIGURES, texts
-from signwise.training.cost import network_cost
+from signwise.training.evaluate import network_cost
 
 RENDERED = "results/rendered"
 """Where ``signwise reproduce`` writes this repository's tables and figures."""

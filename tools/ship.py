@@ -15,8 +15,8 @@ from signwise import datasets
 from signwise.compiler import compile as compile_model
 from signwise.errors import SignwiseError
 from signwise.reproduce.experiments import is_full
-from signwise.reproduce.plan import plan
 from signwise.reproduce.records import Record, read_training_records
+from signwise.reproduce.runs import plan
 from signwise.training.run_folder import load_run
 
 ROOT = Path(__file__).parents[1]

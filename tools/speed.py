@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from signwise.bench.engines import ENGINES, PRECISIONS
+from signwise.bench.engines import PRECISIONS
+from signwise.bench.isolated import ENGINES
 from signwise.bench.measure import Setting
 from signwise.bench.report import megabytes, milliseconds
 from signwise.reproduce.tables import Table

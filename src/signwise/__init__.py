@@ -1,4 +1,4 @@
-"""Train networks whose weights are -1 or +1 with exact gradients, pack them to one bit, run them by additions.
+"""Train models whose weights are -1 or +1 with exact gradients, pack them to one bit, run them by looking up sums.
 
 The names below load on first use. ``runtime`` and ``datasets`` need numpy alone; the training names need PyTorch, and
 say so where it is missing.

@@ -26,12 +26,11 @@ from signwise import datasets
 from signwise.bench.timing import best_seconds
 from signwise.compiler import compile as compile_model
 from signwise.errors import SignwiseError
+from signwise.figures import save
 from signwise.figures.bars import Bar, Panel, bars_figure
-from signwise.figures.style import save
 from signwise.text import aligned, duration
 from signwise.training.loop import EpochRecord, Event, Reading, Reporter
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import Options, Recipe
 from signwise.training.recipes import get_recipe
 from signwise.training.reporters import errors_line
 from signwise.training.run import train

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from signwise.compiler.build import Examples, compile  # noqa: A004
+from signwise.compiler import Examples, compile  # noqa: A004
 from signwise.layers import BINARY_OF, BinaryLayer
 from signwise.text import aligned
 

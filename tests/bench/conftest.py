@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from signwise.bench.engines import ENGINES, Precision
+from signwise.bench.engines import Precision
+from signwise.bench.isolated import ENGINES
 from signwise.bench.measure import Comparison, Failure, Row, Setting
 from signwise.bench.network import Network, from_program
 from signwise.bench.timing import Timing

@@ -1,4 +1,4 @@
-"""The comparison: engines run in isolation first, then take turns; a crash is listed, not fatal."""
+"""Measuring: engines run in isolation, then take turns; a crash becomes a message; packed files need no PyTorch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from signwise.bench.engines import ENGINES, Precision, Runner
+from signwise import shipped
+from signwise.bench.engines import Precision, Runner
 from signwise.bench.engines.signwise import Numpy
-from signwise.bench.isolated import IsolatedRun
-from signwise.bench.measure import Comparison, Plan, Setting, compare
+from signwise.bench.isolated import ENGINES, IsolatedRun
+from signwise.bench.measure import Comparison, Plan, Setting, _block_torch, compare, measure_without_torch
 from signwise.bench.network import Network
 from signwise.errors import SignwiseError
 
@@ -92,3 +93,18 @@ def test_an_illegal_instruction_leads_to_a_second_attempt_without_amx(
 def test_a_plan_refuses_settings_that_are_not_positive(option: str, value: Any) -> None:
     with pytest.raises(SignwiseError, match=f"{option} must be"):
         Plan(engines=[], **{option: value})
+
+
+@pytest.mark.slow
+def test_a_file_is_measured_where_pytorch_cannot_be_imported(digits: Path) -> None:
+    path = shipped.resolve("lenet5-mnist-1bit")
+    (result,) = measure_without_torch([path], digits)
+    assert result.size == path.stat().st_size
+    assert 0 <= result.error <= 100 and result.seconds > 0
+
+
+def test_blocking_torch_makes_its_import_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules: dict[str, object] = {"torch": object()}
+    monkeypatch.setattr("signwise.bench.measure.sys.modules", modules)
+    _block_torch()
+    assert modules["torch"] is None

@@ -1,4 +1,4 @@
-"""Timing: contenders take turns, short runs are repeated, the best counts."""
+"""Time and memory: contenders take turns and the best run counts; the peak rises with what a process holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from signwise.bench.timing import alternate, best_seconds
+from signwise.bench.timing import alternate, bare_bytes, best_seconds, peak_bytes
 
 
 def test_contenders_alternate_and_each_is_timed() -> None:
@@ -50,3 +50,18 @@ def test_the_best_run_counts_and_the_number_of_runs_has_two_bounds() -> None:
     calls.clear()
     best_seconds(lambda: calls.append(0.0), seconds=10, most=3)
     assert len(calls) == 1 + 3
+
+
+def test_the_peak_rises_with_allocations_and_stays_after_they_are_freed() -> None:
+    before = peak_bytes()
+    held = bytearray(before + 50_000_000)
+    size = len(held)
+    risen = peak_bytes()
+    del held
+    assert risen >= size
+    # The system counts in batches of pages.
+    assert peak_bytes() >= risen - 4_000_000
+
+
+def test_a_bare_python_holds_less_than_this_one() -> None:
+    assert 5_000_000 < bare_bytes() <= peak_bytes()

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from signwise.bench.engines import ENGINES
+from signwise.bench.isolated import ENGINES
 from signwise.cli import main
 
 FILE = "lenet5-mnist-1bit"
 
 
+@pytest.mark.slow
 def test_a_file_is_timed_beside_numpy_and_the_json_holds_every_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

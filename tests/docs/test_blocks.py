@@ -27,9 +27,9 @@ RUN_ELSEWHERE = {
     "make test-aarch64": "run beside the tests in .ci/run",
     "make fuzz": "run beside the tests in .ci/run, for a shorter time",
     ".ci/run": "runs these tests",
-    "pip install signwise": ".ci/check_wheel installs the wheel where there is nothing else",
-    "pip install 'signwise[train]'": "make setup installs these packages",
-    "pip install 'signwise[bench]'": "hundreds of megabytes; tests/bench skips the engines that are not installed",
+    "pip install .": ".ci/check_wheel installs the wheel where there is nothing else",
+    "pip install '.[train]'": "make setup installs these packages",
+    "pip install '.[bench]'": "hundreds of megabytes; tests/bench skips the engines that are not installed",
 }
 # Extra flags that make a command quick: the last one on a command line counts.
 SMALL = {

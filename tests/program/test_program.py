@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from signwise.errors import SignwiseError
 from signwise.program import Program
 from signwise.program import operations as ops
 from signwise.program import program as program_module
+from signwise.program.program import error_rate, error_text
 from signwise.runtime.session import Session
+
+sample: Program = runpy.run_path(str(Path(__file__).parents[1] / "fuzz_file.py"))["sample_program"]()
 
 
 def conv(**changes: Any) -> ops.Conv:
@@ -104,3 +108,73 @@ def test_a_misspelled_shipped_program_is_refused_with_the_nearest_name() -> None
         SignwiseError, match=r"no file or shipped program 'lenet5-mnist': did you mean lenet5-mnist-1bit\?"
     ):
         sw.load("lenet5-mnist")
+
+
+# Rows
+
+
+def test_the_bytes_of_the_rows_add_up_to_those_of_the_tensors() -> None:
+    rows = sample.rows()
+    assert [row.value for row in rows] == list(range(1, len(sample.ops) + 1))
+    assert sum(row.bytes for row in rows) == sample.nbytes
+
+
+def test_a_row_names_the_module_that_its_tensors_came_from() -> None:
+    row = sample.rows()[2]
+    assert (row.op, row.layer, row.shape, row.type, row.bits, row.weights) == (
+        "conv",
+        "block",
+        (4, 9, 8),
+        "uint8",
+        1,
+        72,
+    )
+    assert sample.rows()[3].layer == "" and sample.rows()[3].bits is None
+
+
+def test_a_shared_weight_counts_once_and_its_second_use_keeps_its_module() -> None:
+    layer = {"weight": "block.conv.weight", "bits": 1, "out_features": 8, "in_features": 8}
+    program = Program(
+        input_shape=(8,),
+        ops=(
+            ops.Dense(inputs=(0,), scale="block.conv.scale", **layer),  # type: ignore[arg-type]
+            ops.Dense(inputs=(1,), scale="block.conv.scale.2", **layer),  # type: ignore[arg-type]
+        ),
+        tensors={
+            "block.conv.weight": np.zeros((8, 1), np.uint8),
+            "block.conv.scale": np.ones(8, np.float32),
+            "block.conv.scale.2": np.ones(8, np.float32),
+        },
+        output=2,
+    )
+    assert [(row.layer, row.bytes) for row in program.rows()] == [("block.conv", 40), ("block.conv", 32)]
+
+
+# Error rates
+
+
+def test_anything_that_scores_batches_can_be_evaluated() -> None:
+    sizes = []
+
+    def scores(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        sizes.append(len(images))
+        return images
+
+    images = np.eye(4)[[0, 1, 2, 3, 0]]
+    assert error_rate(scores, images, np.array([0, 1, 2, 2, 1]), batch_size=2) == pytest.approx(0.4)
+    assert sizes == [2, 2, 1]
+
+
+@pytest.mark.parametrize(("images", "labels"), [(3, 2), (0, 0)])
+def test_images_without_labels_are_refused(images: int, labels: int) -> None:
+    with pytest.raises(SignwiseError, match=f"as many labels as images are needed, got {labels} and {images}"):
+        error_rate(lambda batch: batch, np.zeros((images, 4)), np.zeros(labels))
+
+
+def test_outputs_that_are_no_vectors_of_scores_are_refused() -> None:
+    with pytest.raises(SignwiseError, match=r"one vector of scores per image, got shape \(3, 4\)"):
+        error_rate(lambda batch: batch, np.zeros((2, 3, 4)), np.zeros(2))
+
+
+def test_an_error_is_shown_in_percent_of_the_examples() -> None:
+    assert error_text(1 / 3, 60) == "33.33 % of 60 examples"

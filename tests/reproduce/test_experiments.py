@@ -1,4 +1,4 @@
-"""The experiments: every target's runs, their names, and the arithmetic of their cost."""
+"""The experiments: the paper's tables agree where they overlap; every target's runs, their names and their cost."""
 
 from __future__ import annotations
 
@@ -7,15 +7,65 @@ import pytest
 from signwise.reproduce.experiments import (
     BUDGETS,
     GPU,
+    PAPER_COMPARISON,
+    PAPER_RESULTS,
+    PAPER_T_ALPHA,
     TARGETS,
     experiments,
     few_steps,
     gpu_cost,
     images_trained,
     is_full,
+    paper_error,
     run_name,
 )
-from signwise.training import get_recipe
+from signwise.training import RECIPES, get_recipe
+
+# The column "Change" of table 1, typed independently of the errors from which it follows.
+CHANGES = {
+    "lenet5-mnist": 0.11,
+    "vgg_small-cifar10": -0.54,
+    "resnet18-cifar10": -0.11,
+    "wrn28_10-cifar10": 0.12,
+    "resnet18-cifar100": -0.5,
+    "wrn28_10-cifar100": 0.82,
+}
+
+
+@pytest.mark.parametrize(("name", "change"), CHANGES.items())
+def test_errors_differ_by_the_papers_own_column_of_changes(name: str, change: float) -> None:
+    errors = {entry.bits: entry.error for entry in PAPER_RESULTS if entry.recipe == name}
+    assert errors[32] - errors[1] == pytest.approx(change, abs=1e-9)
+
+
+def test_every_result_has_a_recipe_with_the_t_alpha_of_its_table() -> None:
+    for entry in PAPER_RESULTS:
+        assert entry.recipe in RECIPES and get_recipe(entry.recipe, entry.bits).t_alpha == entry.t_alpha
+
+
+def test_tables_agree_where_they_report_the_same_experiment() -> None:
+    results = {(entry.recipe, entry.bits, entry.t_alpha): entry.error for entry in PAPER_RESULTS}
+    shared = [entry for entry in PAPER_T_ALPHA if (entry.recipe, 1, entry.t_alpha) in results]
+    assert len(shared) == 3
+    for entry in shared:
+        assert results[entry.recipe, 1, entry.t_alpha] == entry.error
+    own = [entry for entry in PAPER_COMPARISON if entry.method is None]
+    assert len(own) == 5
+    for compared in own:
+        error = next(other.error for other in PAPER_RESULTS if other.recipe == compared.recipe and other.bits == 1)
+        assert round(error, 1) == compared.error
+
+
+def test_the_best_t_alpha_of_each_experiment_is_the_one_of_table_1() -> None:
+    for name in {entry.recipe for entry in PAPER_T_ALPHA}:
+        best = min((entry for entry in PAPER_T_ALPHA if entry.recipe == name), key=lambda entry: entry.error)
+        assert best.t_alpha == get_recipe(name).t_alpha
+
+
+def test_what_the_paper_does_not_report_is_none() -> None:
+    assert paper_error("resnet20-cifar10", 1, 0.9) is None
+    found = paper_error("vgg_small-cifar10", 1, 0.7)
+    assert found is not None and found.error == 7.2
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

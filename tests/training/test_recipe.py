@@ -1,14 +1,17 @@
-"""A recipe checks itself, and changes and records as a whole."""
+"""Recipes and options check themselves and record every setting; a recipe changes as a whole."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.training import RECIPES, Recipe, get_recipe
+from signwise.training import RECIPES, Options, Recipe, get_recipe
 
 
 def test_a_shorter_run_shortens_its_warm_up_in_proportion() -> None:
@@ -79,3 +82,14 @@ def test_full_precision_has_no_t_alpha() -> None:
 def test_an_unknown_setting_is_refused_by_name() -> None:
     with pytest.raises(SignwiseError, match="has no setting epoch"):
         get_recipe("lenet5-mnist").changed(epoch=1)
+
+
+@pytest.mark.parametrize(("name", "value"), [("threads", 0), ("checkpoint_minutes", -1.0)])
+def test_an_option_outside_its_range_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(SignwiseError, match=f"{name} must be .*, got {value}"):
+        Options(**{name: value})
+
+
+def test_the_record_of_options_is_json_without_resume() -> None:
+    record = json.loads(json.dumps(Options(data=Path("data"), resume=True, watch=("conv*",)).to_json()))
+    assert record["data"] == "data" and record["watch"] == ["conv*"] and "resume" not in record

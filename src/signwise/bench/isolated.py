@@ -1,42 +1,45 @@
-"""Measurements in a process of their own: an engine's memory and crashes, and packed files without PyTorch.
+"""The engines, and how one of them runs one file in a process of its own.
 
     python -m signwise.bench.isolated ENGINE PRECISION MODEL INPUT THREADS OUTPUT
 
-Running an engine in isolation measures the memory that it needs, and catches crashes before it joins the timing
-process: some engines crash on processors that announce instructions which they cannot execute.
+This measures the memory that the engine needs, and catches crashes before the engine joins the timing process: some
+engines crash on processors that announce instructions which they cannot execute. Whatever this module imports counts
+as memory of every engine, so it imports little.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from signwise import datasets
-from signwise.bench.engines import ENGINES, Engine, Precision
-from signwise.bench.memory import peak_bytes
-from signwise.bench.timing import best_seconds
+from signwise.bench.engines import Engine, Precision
+from signwise.bench.engines.mnn import Mnn
+from signwise.bench.engines.onnx import OnnxRuntime, OpenVino
+from signwise.bench.engines.pytorch import PyTorch
+from signwise.bench.engines.signwise import Numpy, Signwise
+from signwise.bench.timing import peak_bytes
 from signwise.errors import SignwiseError
-from signwise.program import load
-from signwise.program.evaluate import error_rate
+
+ENGINES: dict[str, Engine] = {
+    engine.name: engine for engine in (Signwise(), PyTorch(), OnnxRuntime(), OpenVino(), Mnn(), Numpy())
+}
+"""Every engine by its name, ours first."""
 
 _RUNS = 3  # engines may still allocate in their first runs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IsolatedRun:
-    """What the process reports.
+    """What an isolated process reports.
 
     Args:
         outputs: the engine's outputs.
@@ -53,7 +56,7 @@ def run_isolated(
     """Run a converted file in a fresh process.
 
     Args:
-        engine: one of :data:`signwise.bench.engines.ENGINES`.
+        engine: one of :data:`ENGINES`.
         precision: the precision of the file.
         model: the file that the engine's ``convert`` wrote.
         examples: one batch.
@@ -87,50 +90,6 @@ def _reason(code: int, errors: str) -> str:
         return f"it crashed here: {signal.strsignal(-code) or f'signal {-code}'}"
     lines = errors.strip().splitlines() or [f"exit code {code}"]
     return lines[-1].removeprefix("signwise.errors.SignwiseError: ")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackedFile:
-    """The measurements of one file.
-
-    Args:
-        size: bytes on disk.
-        error: error on the whole test set, in percent.
-        seconds: time of one image on one thread.
-    """
-
-    size: int
-    error: float
-    seconds: float
-
-
-def measure_without_torch(paths: Sequence[Path], data: Path | None = None) -> list[PackedFile]:
-    """Measure packed files in a fresh process where ``import torch`` fails.
-
-    Args:
-        paths: the files; each names its data set, as ``signwise compile`` writes it.
-        data: folder with the data set, or ``None`` for the cache.
-    """
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_block_torch) as pool:
-        return list(pool.map(measure_packed, paths, [data] * len(paths)))
-
-
-def measure_packed(path: Path, data: Path | None = None) -> PackedFile:
-    """Measure one packed file in this process."""
-    session = load(path, threads=1)
-    images = datasets.load(session.program.about["dataset"], data)
-    one = images.test_images[:1].astype(np.float32)
-    return PackedFile(
-        size=path.stat().st_size,
-        error=100 * error_rate(session, images.test_images, images.test_labels),
-        seconds=best_seconds(lambda: session(one)),
-    )
-
-
-def _block_torch() -> None:
-    # A module that is None in sys.modules cannot be imported: whoever tries gets an ImportError.
-    sys.modules["torch"] = None  # type: ignore[assignment]
 
 
 def _main(words: list[str]) -> None:

@@ -1,9 +1,15 @@
-"""One network, many engines: each is first run in isolation, then all are timed in turn in one process."""
+"""One network, many engines: each first runs in isolation, then all are timed in turn in one process.
+
+Packed files are measured in isolation too, where PyTorch cannot be imported.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -12,12 +18,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from signwise import datasets
 from signwise.bench.engines import PRECISIONS, Engine, Precision
 from signwise.bench.isolated import IsolatedRun, disable_amx, run_isolated
-from signwise.bench.memory import bare_bytes
 from signwise.bench.network import Network, random_input, with_float_weights
-from signwise.bench.timing import Timing, alternate
+from signwise.bench.timing import Timing, alternate, bare_bytes, best_seconds
 from signwise.errors import SignwiseError
+from signwise.program import load
+from signwise.program.program import error_rate
 
 _ILLEGAL_INSTRUCTION = "Illegal instruction"
 
@@ -198,3 +206,47 @@ def _time(network: Network, rows: Sequence[Row], setting: Setting, seconds: floa
         actions[index] = partial(run, examples)
     for index, timing in alternate(actions, seconds=seconds).items():
         rows[index].timings[setting] = timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedFile:
+    """The measurements of one packed file.
+
+    Args:
+        size: bytes on disk.
+        error: error on the whole test set, in percent.
+        seconds: time of one image on one thread.
+    """
+
+    size: int
+    error: float
+    seconds: float
+
+
+def measure_without_torch(paths: Sequence[Path], data: Path | None = None) -> list[PackedFile]:
+    """Measure packed files in a fresh process where ``import torch`` fails.
+
+    Args:
+        paths: the files; each names its data set, as ``signwise compile`` writes it.
+        data: folder with the data set, or ``None`` for the cache.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_block_torch) as pool:
+        return list(pool.map(measure_packed, paths, [data] * len(paths)))
+
+
+def measure_packed(path: Path, data: Path | None = None) -> PackedFile:
+    """Measure one packed file in this process."""
+    session = load(path, threads=1)
+    images = datasets.load(session.program.about["dataset"], data)
+    one = images.test_images[:1].astype(np.float32)
+    return PackedFile(
+        size=path.stat().st_size,
+        error=100 * error_rate(session, images.test_images, images.test_labels),
+        seconds=best_seconds(lambda: session(one)),
+    )
+
+
+def _block_torch() -> None:
+    # A module that is None in sys.modules cannot be imported: whoever tries gets an ImportError.
+    sys.modules["torch"] = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""How long things take: the best of many runs, alone or in turn with whatever they are compared with.
+"""What things cost: their time, alone or in turn with whatever they are compared with, and the memory of a process.
 
 The best run counts, because other programs on the machine only ever add to a time. A machine is also faster in one
 second than in the next: taking turns gives every contender its share of both, so that ratios hold where absolute times
@@ -7,11 +7,15 @@ do not.
 
 from __future__ import annotations
 
+import inspect
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -106,3 +110,30 @@ def _seconds(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
+
+
+def peak_bytes() -> int:
+    """The peak resident size of this process so far, in bytes; 0 where the system does not report it."""
+    try:
+        # Not getrusage: on Linux a child starts there with the peak of its parent.
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    except (OSError, StopIteration):
+        pass
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def bare_bytes() -> int:
+    """The peak of a fresh Python with numpy: the baseline that every engine is measured above."""
+    # The source of one function, because importing this module would load more than numpy. subprocess belongs to the
+    # baseline of every record so far.
+    modules = "import subprocess, sys\nfrom pathlib import Path\nimport numpy\n"
+    code = f"{modules}{inspect.getsource(peak_bytes)}sys.stdout.write(str(peak_bytes()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout)

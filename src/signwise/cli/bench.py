@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         result = {"file": arguments.file.name} | as_data(comparison)
         write_record(arguments.json, result, "onnx", "onnxruntime", "openvino", "mnn")
     if arguments.chart is not None:
-        from signwise.figures.engine_times import engine_times_figure
-        from signwise.figures.style import save
+        from signwise.figures import save
+        from signwise.figures.bars import engine_times_figure
 
         save(engine_times_figure(comparison, arguments.file.name), arguments.chart)
     return 0
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _engines(names: list[str] | None) -> list[Engine]:
     """Ours and the requested engines, or all that are installed; says how to install what is missing."""
-    from signwise.bench.engines import ENGINES
+    from signwise.bench.isolated import ENGINES
     from signwise.text import unknown_name
 
     for name in names or []:

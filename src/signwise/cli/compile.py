@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from signwise import datasets
     from signwise.compiler import compile as compile_model
-    from signwise.program.evaluate import error_text
+    from signwise.program.program import error_text
     from signwise.training.run_folder import load_run
 
     out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")

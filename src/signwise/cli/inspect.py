@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from signwise import shipped
-from signwise.program.listing import Row
-from signwise.program.program import Program
+from signwise.program.program import Program, Row
 from signwise.text import aligned
 
 _EXAMPLES = """examples:

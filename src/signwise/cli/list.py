@@ -27,7 +27,7 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the table."""
     from signwise.training import RECIPES, get_recipe
-    from signwise.training.cost import network_cost
+    from signwise.training.evaluate import network_cost
 
     recipes = [get_recipe(name, bits) for name in RECIPES for bits in (1, 32)]
     sizes = {name: network_cost(get_recipe(name)) for name in RECIPES}

@@ -31,10 +31,10 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw the figures and print their paths."""
-    from signwise.figures.error_curves import error_curves_figure
+    from signwise.figures import save
+    from signwise.figures.curves import error_curves_figure
     from signwise.figures.layer_state import layer_state_figure
-    from signwise.figures.style import save
-    from signwise.titles import experiment_title
+    from signwise.reproduce.tables import recipe_title
     from signwise.training.recipe import Recipe
     from signwise.training.run_folder import read_config, read_records
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not rows:
         raise SignwiseError(f"the run in {folder} has not finished an epoch yet")
     out = arguments.out or folder
-    title = f"{experiment_title(recipe.model, recipe.dataset)}, {recipe.bits} bit, seed {recipe.seed}"
+    title = f"{recipe_title(recipe)}, {recipe.bits} bit, seed {recipe.seed}"
     curves = {name: [row[name] for row in rows] for name in ("error", "relaxed_error", "train_error")}
     figures = {"errors": error_curves_figure(curves, title)}
     states = read_records(folder / "state.jsonl")

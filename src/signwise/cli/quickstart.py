@@ -33,7 +33,7 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train, pack, measure, compare."""
     from signwise import quickstart
-    from signwise.bench.isolated import measure_without_torch
+    from signwise.bench.measure import measure_without_torch
 
     changes = {name: getattr(arguments, name) for name in ("epochs", "train_samples")}
     changes = {name: value for name, value in changes.items() if value is not None}

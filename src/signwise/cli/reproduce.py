@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from signwise.errors import SignwiseError
 
 if TYPE_CHECKING:
-    from signwise.reproduce.launch import Slot
-    from signwise.reproduce.plan import PlannedRun
+    from signwise.reproduce.runs import PlannedRun, Slot
 
 _TARGETS = ("table1", "alpha", "comparison", "state-figure", "accuracy-figure", "ablation", "all")
 _ALIASES = {"openings": "ablation"}
@@ -104,9 +103,8 @@ def _accelerators() -> list[str]:
 
 def _plan(arguments: argparse.Namespace, target: str, records: Path) -> tuple[list[PlannedRun], list[Slot]]:
     from signwise.reproduce.experiments import experiments
-    from signwise.reproduce.launch import slots
-    from signwise.reproduce.plan import plan, remembered, seconds_per_image
     from signwise.reproduce.records import read_training_records
+    from signwise.reproduce.runs import plan, remembered, seconds_per_image, slots
 
     places = slots(arguments.jobs, _accelerators())
     first = places[0]
@@ -122,7 +120,7 @@ def _plan(arguments: argparse.Namespace, target: str, records: Path) -> tuple[li
 def _train(
     arguments: argparse.Namespace, planned: list[PlannedRun], places: list[Slot], records: Path
 ) -> list[PlannedRun]:
-    from signwise.reproduce.launch import launch
+    from signwise.reproduce.runs import launch
     from signwise.training import Options
 
     waiting = [entry for entry in planned if entry.needs_training]
@@ -133,8 +131,8 @@ def _train(
 def _record_finished(runs: Path, records: Path) -> None:
     """Record every finished run that belongs to an experiment of either budget, whoever started it."""
     from signwise.reproduce.experiments import BUDGETS, experiments
-    from signwise.reproduce.plan import finished_unrecorded
     from signwise.reproduce.records import read_training_records
+    from signwise.reproduce.runs import finished_unrecorded
 
     wanted = [recipe for budget in BUDGETS for recipe in experiments("all", budget)]
     for finished in finished_unrecorded(wanted, read_training_records(records), runs):

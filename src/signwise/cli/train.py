@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from signwise.errors import SignwiseError
-from signwise.training.options import Options
-from signwise.training.recipe import DECAYS, INITIALIZATIONS, METHODS, OPTIMIZERS, SKIPS, Recipe
+from signwise.training.recipe import DECAYS, INITIALIZATIONS, METHODS, OPTIMIZERS, SKIPS, Options, Recipe
 from signwise.training.recipes import get_recipe
 
 _EXAMPLES = """examples:

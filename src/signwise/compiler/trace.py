@@ -20,11 +20,11 @@ from signwise.errors import FormatError, SignwiseError
 WAY_OUT = "signwise.pack_(model) packs its binary layers and leaves the rest to PyTorch"
 
 
-def trace(model: nn.Module, scales: Mapping[str, Tensor | None], example: Tensor) -> Draft:
+def trace_model(model: nn.Module, scales: Mapping[str, Tensor | None], example: Tensor) -> Draft:
     """Draft the program of a model, one operation for each of PyTorch's.
 
     Args:
-        model: in evaluation mode, with float layers; see :func:`signwise.compiler.build.evaluation_form`.
+        model: in evaluation mode, with float layers; see :func:`signwise.compiler.evaluation_form`.
         scales: the names of the weights that are signs, with their scales per filter.
         example: an input of the right shape, batch first.
 

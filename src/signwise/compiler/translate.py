@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from signwise.compiler.builder import Call, Constant, Known, Numbers, Padded, UnsupportedError, Value
-from signwise.packing.bits import unpack_signs
+from signwise.packing.operators import unpack_signs
 from signwise.program import operations as ops
 
 Translation = Callable[..., Known]

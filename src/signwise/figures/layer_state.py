@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
-from signwise.figures.style import BINARY, FLOAT, MUTED, QUIET, set_few_ticks_, styled, subplots
+from signwise.figures import BINARY, FLOAT, MUTED, QUIET, set_few_ticks_, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,10 +1,8 @@
 """One bit per weight for any PyTorch model, which stays a PyTorch model.
 
-layers.py         packed layers
-pack.py           pack_ and load_packed_: the conversion, from a binary model or from a saved state dict
-operators.py      torch.ops.signwise, which the layers call
-kernel_cache.py   the native kernels behind the operators, prepared once per layer and input shape
-bits.py           the layout of signwise.program.bits for tensors
+layers.py      packed layers
+pack.py        pack_ and load_packed_: the conversion, from a binary model or from a saved state dict
+operators.py   torch.ops.signwise, which the layers call: native kernels, prepared once per layer and input shape
 """
 
 from __future__ import annotations

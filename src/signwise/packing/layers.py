@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from signwise.errors import SignwiseError
-from signwise.packing.bits import unpack_signs
-from signwise.packing.operators import packed_conv2d, packed_linear
+from signwise.packing.operators import packed_conv2d, packed_linear, unpack_signs
 
 
 class PackedLayer(nn.Module):

@@ -1,21 +1,30 @@
 """``torch.ops.signwise``: layers with packed weights as PyTorch operators.
 
 ``torch.compile`` and ``torch.export`` do not look inside and learn the result's shape from the fake implementations.
-float32 tensors on the CPU go to the native kernels; everything else unpacks the bits and uses PyTorch's own layers.
+float32 tensors on the CPU go to the native kernels: each layer and input shape is a program of one operation, prepared
+once. Everything else unpacks the bits and uses PyTorch's own layers.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+import threading
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from signwise.errors import SignwiseError
-from signwise.packing.bits import unpack_signs
-from signwise.packing.kernel_cache import run_native
+from signwise.program import bits as layout
 from signwise.program import operations as ops
+from signwise.program.program import Program
+from signwise.runtime import native
+from signwise.runtime.session import Session
+
+LARGEST_SHAPES = 4  # input shapes that stay prepared per layer: each holds a copy of the bits in the kernels' order
 
 
 @torch.library.custom_op(
@@ -28,9 +37,9 @@ def packed_linear(input: Tensor, bits: Tensor, scale: Tensor | None, bias: Tenso
     out_features, in_features = bits.shape[0], input.shape[-1]
     rows = input.reshape(-1, in_features)
     geometry = (("out_features", out_features), ("in_features", in_features))
-    native = run_native(ops.Dense, geometry, rows, bits, scale, bias)
-    if native is not None:
-        return native.reshape(*input.shape[:-1], out_features)
+    result = run_native(ops.Dense, geometry, rows, bits, scale, bias)
+    if result is not None:
+        return result.reshape(*input.shape[:-1], out_features)
     total = F.linear(input, unpack_signs(bits, (out_features, in_features), input.dtype))
     return _finish(total, scale, bias, dimension=-1)
 
@@ -55,9 +64,9 @@ def packed_conv2d(
         ("dilation", tuple(dilation)),
         ("groups", groups),
     )
-    native = run_native(ops.Conv, geometry, input, bits, scale, bias)
-    if native is not None:
-        return native
+    result = run_native(ops.Conv, geometry, input, bits, scale, bias)
+    if result is not None:
+        return result
     weight = unpack_signs(bits, (bits.shape[0], input.shape[1] // groups, *kernel), input.dtype)
     total = F.conv2d(F.pad(input, (left, right, top, bottom)), weight, None, stride, 0, dilation, groups)
     return _finish(total, scale, bias, dimension=1)
@@ -93,3 +102,123 @@ def _refuse_backward(context: object, gradient: Tensor) -> NoReturn:
 
 packed_linear.register_autograd(_refuse_backward)
 packed_conv2d.register_autograd(_refuse_backward)
+
+
+# The native kernels of each layer
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A session for one layer, and the state of the tensors that it was made from.
+
+    It holds ``scale`` and ``bias``, so that no other tensor can take their place in memory unseen. It does not hold the
+    bits, whose end is the end of the entry.
+    """
+
+    session: Session[Program]
+    scale: Tensor | None
+    bias: Tensor | None
+    versions: tuple[int, ...]
+
+
+# Keyed by the tensor of bits itself, never by its address, which other bits may reuse.
+_prepared: MutableMapping[Tensor, dict[Any, Prepared]] = WeakTensorKeyDictionary()
+_lock = threading.Lock()
+
+
+def run_native(
+    layer: Callable[..., ops.Weighted],
+    geometry: tuple[tuple[str, Any], ...],
+    examples: Tensor,
+    bits: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor | None:
+    """Run one layer with the native kernels, or return ``None`` where they cannot take these tensors.
+
+    Args:
+        layer: the kind of operation.
+        geometry: its attributes besides the tensors, with their names.
+        examples: a batch.
+        bits, scale, bias: the layer's tensors.
+    """
+    tensors = [tensor for tensor in (bits, scale, bias) if tensor is not None]
+    on_cpu = all(tensor.device.type == "cpu" for tensor in (examples, *tensors))
+    if examples.dtype != torch.float32 or not on_cpu or native.library() is None:
+        return None
+    shape, threads = tuple(examples.shape[1:]), torch.get_num_threads()
+    key = (geometry, shape, threads)
+    versions = tuple(_version(tensor) for tensor in tensors)
+    with _lock:
+        entries = _prepared.setdefault(bits, {})
+        entry = entries.get(key)
+        if entry is None or entry.versions != versions or entry.scale is not scale or entry.bias is not bias:
+            entries.pop(key, None)
+            while len(entries) >= LARGEST_SHAPES:
+                del entries[next(iter(entries))]
+            program = _one_layer(layer, geometry, shape, bits, scale, bias)
+            entries[key] = entry = Prepared(program.session(threads), scale, bias, versions)
+    return torch.from_numpy(entry.session(examples.detach().numpy()))
+
+
+def _one_layer(
+    layer: Callable[..., ops.Weighted],
+    geometry: tuple[tuple[str, Any], ...],
+    shape: tuple[int, ...],
+    bits: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+) -> Program:
+    arrays = {"weight": bits.numpy()}
+    for name, tensor in (("scale", scale), ("bias", bias)):
+        if tensor is not None:
+            arrays[name] = tensor.detach().float().numpy()
+    operation = layer(inputs=(0,), bits=1, **{name: name for name in arrays}, **dict(geometry))
+    return Program(input_shape=shape, ops=(operation,), tensors=arrays, output=1)
+
+
+def _version(tensor: Tensor) -> int:
+    # Tensors made in inference mode count no changes, and reading their version raises.
+    return 0 if tensor.is_inference() else tensor._version
+
+
+# Signs as bits, for tensors on any device, in the layout of signwise.program.bits
+
+
+def pack_signs(signs: Tensor) -> Tensor:
+    """Rows of -1 and +1 to rows of bytes; see :func:`signwise.program.bits.pack_signs`.
+
+    Args:
+        signs: ``(rows, ...)``; everything after the first dimension is one row.
+
+    Returns:
+        uint8 of shape ``(rows, ceil(n / 8))`` on the same device, where n is the length of a row.
+
+    Example:
+        >>> pack_signs(torch.tensor([[1, -1, -1, 1, 1, -1, -1, -1, 1]]))
+        tensor([[25,  1]], dtype=torch.uint8)
+    """
+    return torch.from_numpy(layout.pack_signs(signs.detach().to("cpu", torch.int8).numpy())).to(signs.device)
+
+
+def unpack_signs(bits: Tensor, shape: torch.Size | tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    """The inverse of :func:`pack_signs`.
+
+    Args:
+        bits: uint8 of shape ``(rows, ceil(n / 8))``.
+        shape: ``(rows, ...)``, the shape of the signs.
+        dtype: of the result.
+
+    Returns:
+        -1 and +1 in ``shape``.
+
+    Example:
+        >>> unpack_signs(torch.tensor([[25, 1]], dtype=torch.uint8), (1, 3, 3))[0]
+        tensor([[ 1., -1., -1.],
+                [ 1.,  1., -1.],
+                [-1., -1.,  1.]])
+    """
+    places = torch.arange(8, dtype=torch.uint8, device=bits.device)
+    ones = (bits.unsqueeze(2) >> places) & 1  # (rows, bytes) -> (rows, bytes, 8)
+    terms = torch.Size(shape[1:]).numel()
+    return (ones.flatten(1)[:, :terms].to(dtype) * 2 - 1).reshape(shape)

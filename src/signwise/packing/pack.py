@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from signwise.errors import SignwiseError
 from signwise.layers import BINARY_OF, BinaryLayer, binary_layers
 from signwise.methods import Deployed
-from signwise.packing.bits import pack_signs
 from signwise.packing.layers import (
     PackedConv1d,
     PackedConv2d,
@@ -26,6 +25,7 @@ from signwise.packing.layers import (
     PackedLayer,
     PackedLinear,
 )
+from signwise.packing.operators import pack_signs
 
 # The packed class of every float class, and through BINARY_OF of every binary class.
 PACKED_OF: dict[type[nn.Module], type[PackedLayer]] = {

@@ -3,13 +3,10 @@
     operations/     one class per operation: attributes, shapes, tensors, cost, meaning, C interface
     checks.py       whether the operations of a program fit together, within the limits of a file
     bits.py         signs as bits, the one layout
-    document.py     a program as JSON text
-    file.py         the .sw container around that text and the tensors
+    file.py         the .sw file: a program as JSON text, and the container around that text and the tensors
     reference.py    operations evaluated in numpy
     quantize.py     8-bit activations, calibrated on examples
-    evaluate.py     error rate of anything that scores images
-    listing.py      a program operation by operation, for tables
-    program.py      Program: all of the above as attributes and verbs, and load
+    program.py      Program: all of the above as attributes and verbs; load; the error rate of anything that scores
 
 Everything but ``program.py`` works on operations, shapes and tensors and knows no Program, so imports run one way.
 :mod:`signwise.runtime` lies below: it knows the C interface alone, and a :class:`Program` hands it the C structures of

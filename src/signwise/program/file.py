@@ -1,17 +1,18 @@
-"""The ``.sw`` file: the JSON text of a program and its tensors in a safetensors container.
+"""The ``.sw`` file: a program as JSON text and its tensors, in a safetensors container.
 
-``docs/file-format.md`` specifies the format. Writing is deterministic: equal programs give equal bytes on every
-machine. Reading trusts nothing: whatever the bytes are, the result is a text with well-formed tensors or a
-:class:`~signwise.errors.FormatError` that says what is wrong.
+``docs/file-format.md`` specifies both. Writing is deterministic: equal programs give equal bytes on every machine, and
+the text has exactly one spelling: sorted keys, no spaces, ASCII. Reading trusts nothing: whatever the bytes are, the
+result is a document with well-formed tensors or a :class:`~signwise.errors.FormatError` that says what is wrong.
 """
 
 from __future__ import annotations
 
 import json
 import reprlib
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,10 @@ from safetensors.numpy import load as load_tensors
 
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
-from signwise.program.operations import Tensors
+from signwise.program.checks import LARGEST_OPERATIONS
+from signwise.program.operations import KINDS, Operation, Quantized, Shape, Tensors, check_integer
 
+VERSION = 1
 KEY = "signwise"
 LARGEST_HEADER = 2**24
 
@@ -49,7 +52,7 @@ def encode(text: str, tensors: Tensors) -> bytes:
     """The bytes of the file.
 
     Args:
-        text: of the program, see :mod:`signwise.program.document`.
+        text: of the program, from :func:`write_document`.
         tensors: float32 and uint8, by name.
 
     Example:
@@ -95,7 +98,7 @@ def _read_header(data: bytes) -> dict[str, Any]:
     if length > len(data) - 8:
         raise FormatError(f"cut short: the header needs {length} bytes, the file has {len(data) - 8} after its first 8")
     try:
-        header = json.loads(data[8 : 8 + length].decode("utf-8"), object_pairs_hook=_unique)
+        header = json.loads(data[8 : 8 + length].decode("utf-8"), object_pairs_hook=_unique_names)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not a .sw file: the header is not valid JSON ({error})") from None
     if not isinstance(header, dict):
@@ -103,7 +106,7 @@ def _read_header(data: bytes) -> dict[str, Any]:
     return header
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
         raise ValueError("a name is repeated")
@@ -116,3 +119,138 @@ def _read_tensors(data: bytes) -> dict[str, npt.NDArray[Any]]:
         return load_tensors(data)
     except (SafetensorError, ValueError, OverflowError) as error:
         raise FormatError(f"damaged or cut short: {error}") from None
+
+
+# The document: a program without its tensors
+
+
+class Document(NamedTuple):
+    """What the text says; whether the operations fit together is checked later, with the tensors at hand."""
+
+    input_shape: Shape
+    ops: tuple[Operation, ...]
+    output: int
+    about: Mapping[str, str]
+
+
+def write_document(document: Document) -> str:
+    """The text of a program.
+
+    Example:
+        >>> write_document(Document((3,), (), 0, {}))
+        '{"about":{},"input":{"shape":[3]},"ops":[],"output":0,"version":1}'
+    """
+    written = {
+        "version": VERSION,
+        "about": dict(document.about),
+        "input": {"shape": list(document.input_shape)},
+        "ops": [_write_operation(operation) for operation in document.ops],
+        "output": document.output,
+    }
+    return json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def read_document(text: str) -> Document:
+    """The inverse of :func:`write_document`."""
+    document = _parse(text)
+    # The version first: a newer file may differ in everything else.
+    version = document.get("version")
+    check_integer("version", version, 1, 10**9)
+    if version != VERSION:
+        needed = f"a signwise that reads file version {version}, this one reads version {VERSION}"
+        raise FormatError(f"the file needs {needed}: pip install --upgrade signwise")
+    _check_keys("the program", document, {"version", "about", "input", "ops", "output"})
+    _check_keys("input", document["input"], {"shape"})
+    operations = document["ops"]
+    if not isinstance(operations, list) or len(operations) > LARGEST_OPERATIONS:
+        raise FormatError(f"ops must be a list of at most {LARGEST_OPERATIONS}, got {reprlib.repr(operations)}")
+    if not isinstance(document["about"], dict):
+        raise FormatError(f"about must hold text by keyword, got {reprlib.repr(document['about'])}")
+    return Document(
+        input_shape=_tuple(document["input"]["shape"]),
+        ops=tuple(_read_operation(index, operation) for index, operation in enumerate(operations)),
+        output=document["output"],
+        about=document["about"],
+    )
+
+
+def check_about(about: Mapping[str, str]) -> dict[str, str]:
+    """The free text by keyword, sorted; a :class:`FormatError` where it could disturb a terminal."""
+    for keyword, text in about.items():
+        if not all(isinstance(part, str) and part.replace("\n", "").isprintable() for part in (keyword, text)):
+            found = f"{reprlib.repr(keyword)}: {reprlib.repr(text)}"
+            raise FormatError(f"about must hold printable text by keyword, got {found}")
+    return dict(sorted(about.items()))
+
+
+def _write_operation(operation: Operation) -> dict[str, Any]:
+    written: dict[str, Any] = {"op": operation.kind, "in": list(operation.inputs), "out": None}
+    if operation.out is not None:
+        written["out"] = {"type": operation.out.type, "scale": operation.out.scale}
+    for name in operation.attributes():
+        value = getattr(operation, name)
+        written[name] = list(value) if isinstance(value, tuple) else value
+    return written
+
+
+def _read_operation(index: int, written: object) -> Operation:
+    if not isinstance(written, dict) or not isinstance(written.get("op"), str):
+        raise FormatError(f"operation {index} must have an op, got {reprlib.repr(written)}")
+    if written["op"] not in KINDS:
+        raise FormatError(f"operation {index}: op {reprlib.repr(written['op'])} is not one of {', '.join(KINDS)}")
+    kind = KINDS[written["op"]]
+    attributes = kind.attributes()
+    where = f"operation {index} ({kind.kind})"
+    _check_keys(where, written, {"op", "in", "out", *attributes})
+    try:
+        arguments = {name: _tuple(written[name]) for name in attributes}
+        return kind(inputs=_tuple(written["in"]), out=_read_out(written["out"]), **arguments)
+    except FormatError as error:
+        raise FormatError(f"{where}: {error}") from None
+
+
+def _read_out(written: object) -> Quantized | None:
+    if written is None:
+        return None
+    _check_keys("out", written, {"type", "scale"})
+    assert isinstance(written, dict)
+    scale = written["scale"]
+    # JSON does not distinguish 1 from 1.0.
+    return Quantized(type=written["type"], scale=float(scale) if type(scale) is int and scale < 2**53 else scale)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_keys(where: str, found: object, expected: set[str]) -> None:
+    if not isinstance(found, dict):
+        raise FormatError(f"{where} must be a JSON object, got {reprlib.repr(found)}")
+    if missing := sorted(expected - set(found)):
+        raise FormatError(f"{where} lacks {missing[0]!r}")
+    if unknown := sorted(set(found) - expected):
+        raise FormatError(f"{where} has an unknown {reprlib.repr(unknown[0])}")
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    # Deep nesting overflows the parser's stack, which Python reports as a RecursionError.
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"the program is not valid JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise FormatError(f"the program must be a JSON object, got {reprlib.repr(document)}")
+    return document
+
+
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        raise FormatError("the program repeats a key of a JSON object")
+    return unique
+
+
+def _refuse_constant(constant: str) -> None:
+    raise FormatError(f"the program holds {constant}, which is not a number")

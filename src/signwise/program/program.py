@@ -7,7 +7,8 @@ from the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -19,14 +20,14 @@ import numpy.typing as npt
 
 from signwise import shipped
 from signwise.errors import FormatError, SignwiseError
-from signwise.program import file, listing, reference
+from signwise.program import file, reference
 from signwise.program.checks import check_tensors, infer_shapes
-from signwise.program.document import Document, check_about, read_document, write_document
-from signwise.program.evaluate import BATCH, error_rate
 from signwise.program.operations import Operation, Quantized, Shape, Weighted, check_integer
 from signwise.program.quantize import quantize
 from signwise.runtime import native
 from signwise.runtime.session import Session, thread_count
+
+BATCH = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -58,7 +59,7 @@ class Program:
     def __post_init__(self) -> None:
         held = {name: _read_only(tensor) for name, tensor in sorted(self.tensors.items())}
         object.__setattr__(self, "tensors", MappingProxyType(held))
-        object.__setattr__(self, "about", MappingProxyType(check_about(self.about)))
+        object.__setattr__(self, "about", MappingProxyType(file.check_about(self.about)))
         check_tensors(self.ops, self.shapes, self.tensors)
         check_integer("output", self.output, 0, len(self.ops))
 
@@ -76,9 +77,31 @@ class Program:
         """The bytes of all tensors: the size of the file without its header."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
-    def rows(self) -> list[listing.Row]:
-        """The operations with their shapes, types, weights and bytes, for tables."""
-        return listing.rows(self.ops, self.shapes, self.tensors)
+    def rows(self) -> list[Row]:
+        """One row per operation, for tables; their bytes add up to the bytes of all tensors."""
+        seen: set[str] = set()
+        found = []
+        for value, operation in enumerate(self.ops, start=1):
+            names = operation.tensor_names
+            own = set(names.values()) - seen
+            seen |= own
+            bits, weights = None, 0
+            if isinstance(operation, Weighted):
+                bits, weights = operation.bits, math.prod(operation.weight_shape(self.shapes[operation.inputs[0]]))
+            found.append(
+                Row(
+                    value=value,
+                    op=operation.kind,
+                    # The compiler names tensors MODULE.ATTRIBUTE or, where that repeats, MODULE.ATTRIBUTE.NUMBER.
+                    layer=next((name.rpartition(f".{attribute}")[0] for attribute, name in names.items()), ""),
+                    shape=self.shapes[value],
+                    type="float32" if operation.out is None else operation.out.type,
+                    bits=bits,
+                    weights=weights,
+                    bytes=sum(self.tensors[name].nbytes for name in own),
+                )
+            )
+        return found
 
     def quantization(self, value: int) -> Quantized | None:
         """The 8-bit type of a value: ``None`` for float32, as the input always is."""
@@ -174,7 +197,7 @@ class Program:
         threads: int | None = None,
         batch_size: int = BATCH,
     ) -> float:
-        """The share of images whose largest output is not at their label; see :func:`.evaluate.error_rate`."""
+        """The share of images whose largest output is not at their label; see :func:`error_rate`."""
         return error_rate(lambda batch: self.run(batch, threads), images, labels, batch_size)
 
     def with_about(self, about: Mapping[str, str]) -> Program:
@@ -189,12 +212,12 @@ class Program:
 
     def to_json(self) -> str:
         """The program without its tensors, in the one spelling that it has."""
-        return write_document(Document(self.input_shape, self.ops, self.output, self.about))
+        return file.write_document(file.Document(self.input_shape, self.ops, self.output, self.about))
 
     @classmethod
     def from_json(cls, text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> Program:
         """The inverse of :meth:`to_json`; anything unexpected is a :class:`FormatError` that names it."""
-        return cls(tensors=tensors, **read_document(text)._asdict())
+        return cls(tensors=tensors, **file.read_document(text)._asdict())
 
     def encode(self) -> bytes:
         """The bytes of the ``.sw`` file."""
@@ -240,6 +263,70 @@ def load(source: str | PathLike[str], threads: int | None = None) -> Session[Pro
         (3, 10)
     """
     return Program.load(source).session(threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One operation, as ``signwise inspect`` and ``signwise.summary`` list it.
+
+    Args:
+        value: the number of its result.
+        op: its kind.
+        layer: the module of the model that it came from, empty where it has no tensors.
+        shape: of the result.
+        type: of the result: float32 or an 8-bit type.
+        bits: per weight, ``None`` without weights.
+        weights: how many it has.
+        bytes: of all tensors that it is the first to use.
+    """
+
+    value: int
+    op: str
+    layer: str
+    shape: Shape
+    type: str
+    bits: int | None
+    weights: int
+    bytes: int
+
+
+def error_rate(
+    scores: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+    images: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    batch_size: int = BATCH,
+) -> float:
+    """The share of images whose largest score is not at their label.
+
+    Args:
+        scores: from a batch of images to ``(batch, classes)``: a program, a session, any function.
+        images: ``(count, ...)``.
+        labels: ``(count,)``, the index of the right class.
+        batch_size: images per call.
+
+    Example:
+        >>> error_rate(lambda x: x, np.array([[0, 1], [1, 0], [3, 2], [0, 9]]), np.array([1, 0, 0, 0]))
+        0.25
+    """
+    if len(images) != len(labels) or len(images) == 0:
+        raise SignwiseError(f"as many labels as images are needed, got {len(labels)} and {len(images)}")
+    expected, wrong = np.asarray(labels), 0
+    for start in range(0, len(images), batch_size):
+        batch = scores(images[start : start + batch_size])
+        if batch.ndim != 2:
+            raise SignwiseError(f"an error rate needs one vector of scores per image, got shape {batch.shape[1:]}")
+        wrong += int(np.count_nonzero(batch.argmax(axis=1) != expected[start : start + batch_size]))
+    return wrong / len(images)
+
+
+def error_text(rate: float, count: int) -> str:
+    """An error rate as files and commands show it.
+
+    Example:
+        >>> error_text(0.006, 10_000)
+        '0.60 % of 10000 examples'
+    """
+    return f"{100 * rate:.2f} % of {count} examples"
 
 
 def _read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -19,13 +19,11 @@ from torch import nn
 from signwise import datasets, provenance
 from signwise.convert import binarize_, last
 from signwise.errors import FormatError
-from signwise.reproduce.tables import Table
-from signwise.titles import network_title
+from signwise.reproduce.tables import Table, network_title
 from signwise.training.data import Split, TrainingData, derived_seed, standardized_data
 from signwise.training.distributed import World
 from signwise.training.evaluate import score
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import Options, Recipe
 from signwise.training.recipes import get_recipe
 from signwise.training.step import Stepper, build_model
 

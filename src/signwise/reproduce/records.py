@@ -20,7 +20,7 @@ from typing import Any
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
 from signwise.reproduce.experiments import run_name
-from signwise.training.cost import network_cost
+from signwise.training.evaluate import network_cost
 from signwise.training.recipe import Recipe
 from signwise.training.run_folder import read_config, read_records
 

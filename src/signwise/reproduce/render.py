@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from signwise.atomic import atomic_write
-from signwise.figures.accuracy_curves import AccuracyCurve, accuracy_curves_figure
-from signwise.figures.bit_widths import ErrorPair, bit_widths_figure
+from signwise.figures import save
+from signwise.figures.bars import ErrorPair, bit_widths_figure
+from signwise.figures.curves import AccuracyCurve, accuracy_curves_figure
 from signwise.figures.layer_state import layer_state_figure
-from signwise.figures.style import save
-from signwise.reproduce import paper, tables
-from signwise.reproduce.experiments import TARGETS, experiments, is_full
+from signwise.reproduce import tables
+from signwise.reproduce.experiments import PAPER_RESULTS, TARGETS, experiments, is_full
 from signwise.reproduce.records import Record, by_recipe
-from signwise.reproduce.tables import Table, full_results, name_title, recipe_title
-from signwise.titles import method_title
-from signwise.training.cost import network_cost
+from signwise.reproduce.tables import Table, full_results, method_title, name_title, recipe_title
+from signwise.training.evaluate import network_cost
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,8 +135,8 @@ def _draw_accuracy(records: Sequence[Record]) -> Figure | None:
 def _draw_bits(records: Sequence[Record]) -> Figure:
     ours = full_results(records)
     pairs = []
-    for name in dict.fromkeys(entry.recipe for entry in paper.RESULTS):
-        full, binary = (next(e for e in paper.RESULTS if e.recipe == name and e.bits == bits) for bits in (32, 1))
+    for name in dict.fromkeys(entry.recipe for entry in PAPER_RESULTS):
+        full, binary = (next(e for e in PAPER_RESULTS if e.recipe == name and e.bits == bits) for bits in (32, 1))
         label = name_title(name)
         pairs.append(ErrorPair(label=label, full=full.error, binary=binary.error, is_ours=False))
         found = [ours.get((name, entry.bits, entry.t_alpha)) for entry in (full, binary)]

@@ -1,7 +1,7 @@
 """The tables, from records: the paper's with our numbers beside them, and our own.
 
 A table holds the rows that exist. What the paper reports and no record measures is listed in one sentence,
-:func:`not_measured`.
+:func:`not_measured`. Networks, data sets and methods have display names, which figures use too.
 """
 
 from __future__ import annotations
@@ -11,14 +11,38 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from signwise.reproduce import paper
-from signwise.reproduce.experiments import GPU, gpu_cost, is_full
+from signwise import datasets
+from signwise.reproduce.experiments import (
+    GPU,
+    PAPER_COMPARISON,
+    PAPER_RESULTS,
+    PAPER_T_ALPHA,
+    RESULTS_TABLE,
+    T_ALPHA_TABLE,
+    gpu_cost,
+    is_full,
+    paper_error,
+)
 from signwise.reproduce.records import ABSENT, Record, Repeated, by_recipe, difference
 from signwise.text import duration
-from signwise.titles import dataset_title, experiment_title, method_title, network_title
 from signwise.training.recipe import Recipe
 
 _Key = tuple[str, int, "float | None"]
+
+# Display names, in the order of the tables.
+NETWORKS = {
+    "lenet5": "LeNet5",
+    "vgg_small": "VGG-Small",
+    "resnet18": "ResNet-18",
+    "resnet20": "ResNet-20",
+    "wrn28_10": "WRN-28-10",
+}
+_METHODS = {
+    "group_transform": "this method",
+    "binary_connect": "BinaryConnect",
+    "scaled_sign": "scaled sign (McDonnell)",
+    "straight_through": "straight-through sign",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +92,41 @@ def full_results(records: Iterable[Record]) -> dict[_Key, Repeated]:
     return {(recipe.name, recipe.bits, recipe.t_alpha): runs for recipe, runs in repeated.items()}
 
 
+def network_title(model: str) -> str:
+    """A network's display name.
+
+    Example:
+        >>> network_title("resnet18"), network_title("my_network")
+        ('ResNet-18', 'my_network')
+    """
+    return NETWORKS.get(model, model)
+
+
+def dataset_title(dataset: str) -> str:
+    """A data set's display name.
+
+    Example:
+        >>> dataset_title("cifar10")
+        'CIFAR-10'
+    """
+    return datasets.DATASETS[dataset].title if dataset in datasets.DATASETS else dataset
+
+
+def method_title(method: str) -> str:
+    """A binarization method's display name."""
+    return _METHODS.get(method, method)
+
+
+def experiment_title(model: str, dataset: str) -> str:
+    """A network and its data set.
+
+    Example:
+        >>> experiment_title("lenet5", "mnist")
+        'LeNet5 on MNIST'
+    """
+    return f"{network_title(model)} on {dataset_title(dataset)}"
+
+
 def recipe_title(recipe: Recipe) -> str:
     """The network and data set of a recipe."""
     return experiment_title(recipe.model, recipe.dataset)
@@ -94,14 +153,14 @@ def table1(records: Iterable[Record]) -> Table:
     """Table 1: the measured experiments with 32 bits and 1 bit; the last columns are the gain of 1 bit over 32."""
     found = full_results(records)
     rows = []
-    for entry in paper.RESULTS:
+    for entry in PAPER_RESULTS:
         ours = found.get((entry.recipe, entry.bits, entry.t_alpha))
         if ours is None:
             continue
         change = (ABSENT, ABSENT)
         if entry.bits == 1:
             baseline = found.get((entry.recipe, 32, None))
-            full = next(other.error for other in paper.RESULTS if other.recipe == entry.recipe and other.bits == 32)
+            full = next(other.error for other in PAPER_RESULTS if other.recipe == entry.recipe and other.bits == 32)
             gain = None if baseline is None else baseline.mean("best_error") - ours.mean("best_error")
             change = (f"{full - entry.error:+.2f}", ABSENT if gain is None else f"{gain:+.2f}")
         title = recipe_title(ours.recipe)
@@ -114,7 +173,7 @@ def alpha(records: Iterable[Record]) -> Table:
     """Table 5: the effect of progressive binarization, where measured."""
     found = full_results(records)
     rows = []
-    for entry in paper.T_ALPHA:
+    for entry in PAPER_T_ALPHA:
         ours = found.get((entry.recipe, 1, entry.t_alpha))
         if ours is not None:
             rows.append((recipe_title(ours.recipe), f"{entry.t_alpha:g}", *_beside(ours, entry.error)))
@@ -127,9 +186,9 @@ def comparison(records: Iterable[Record]) -> Table:
     """Tables 3 and 4: other methods as the paper quotes them, and this one, with our number where there is one."""
     found = full_results(records)
     rows: list[tuple[str, ...]] = []
-    for entry in paper.COMPARISON:
+    for entry in PAPER_COMPARISON:
         method = entry.method or "**this method**"
-        own = next((other for other in paper.RESULTS if other.recipe == entry.recipe and other.bits == 1), None)
+        own = next((other for other in PAPER_RESULTS if other.recipe == entry.recipe and other.bits == 1), None)
         ours = found.get((own.recipe, 1, own.t_alpha)) if own is not None else None
         measured = ABSENT if ours is None else ours.text("best_error")
         rows.append((dataset_title(entry.dataset), method, entry.network, f"{entry.error:.1f}", measured))
@@ -254,7 +313,7 @@ def summary(records: Sequence[Record]) -> str:
     """One line per experiment that was run in full."""
     lines = []
     for (name, bits, t_alpha), runs in full_results(records).items():
-        theirs = paper.reported(name, bits, t_alpha)
+        theirs = paper_error(name, bits, t_alpha)
         beside = "not in the paper" if theirs is None else f"paper: {theirs.error:.2f} % (table {theirs.table})"
         setting = f"{bits} bit" if t_alpha is None else f"{bits} bit, T_α {t_alpha:g}"
         seeds = "1 seed" if runs.seeds == 1 else f"{runs.seeds} seeds"
@@ -268,9 +327,9 @@ def summary(records: Sequence[Record]) -> str:
 def not_measured(records: Sequence[Record]) -> str:
     """One sentence about the paper's results that no record measures."""
     found = full_results(records)
-    entries = list({(entry.recipe, entry.bits, entry.t_alpha): entry for entry in (*paper.RESULTS, *paper.T_ALPHA)})
+    entries = list({(entry.recipe, entry.bits, entry.t_alpha): entry for entry in (*PAPER_RESULTS, *PAPER_T_ALPHA)})
     missing = [key for key in entries if key not in found]
-    tables = f"tables {paper.RESULTS_TABLE} and {paper.T_ALPHA_TABLE}"
+    tables = f"tables {RESULTS_TABLE} and {T_ALPHA_TABLE}"
     if not missing:
         return f"All {len(entries)} results of {tables} are measured."
     parts = []

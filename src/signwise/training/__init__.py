@@ -12,8 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import Options, Recipe
 from signwise.training.recipes import RECIPES, get_recipe
 
 if TYPE_CHECKING:

@@ -1,8 +1,13 @@
-"""Error and loss on test images: of the deployed weights sign(φ), or of the relaxed weights inside ``relaxed``."""
+"""How well a model does, and what it costs.
+
+Error and loss on test images belong to the deployed weights sign(φ), or to the relaxed weights inside ``relaxed``.
+Parameters, binary weights and multiply-adds are counted without computing.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,8 +17,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
+from signwise import datasets
+from signwise.layers import binary_layers
 from signwise.training.data import Split
 from signwise.training.distributed import World
+from signwise.training.recipe import Recipe
+from signwise.training.step import build_model
 
 _BATCH = 500
 
@@ -86,3 +95,51 @@ def reestimated_batch_norm(model: nn.Module, images: Tensor) -> Iterator[None]:
         for norm, buffers in zip(norms, before, strict=True):
             for name, buffer in norm.named_buffers():
                 buffer.copy_(buffers[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The size of a model.
+
+    Args:
+        parameters: learned numbers.
+        binary_weights: parameters deployed as one bit.
+        macs: multiply-adds of the convolutions and dense layers, for one image.
+    """
+
+    parameters: int
+    binary_weights: int
+    macs: int
+
+
+def network_cost(recipe: Recipe) -> Cost:
+    """Count a recipe's model on PyTorch's meta device, where tensors have shapes and no contents.
+
+    Example:
+        >>> from signwise.training import get_recipe
+        >>> network_cost(get_recipe("lenet5-mnist"))
+        Cost(parameters=431650, binary_weights=425500, macs=2293000)
+    """
+    dataset = datasets.DATASETS[recipe.dataset]
+    with torch.device("meta"):
+        model = build_model(recipe, len(dataset.classes)).eval()
+        image = torch.empty(1, *dataset.image_shape)
+    macs = 0
+
+    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal macs
+        weight = module.weight
+        assert isinstance(weight, Tensor)
+        # Each output takes one multiply-add per weight of its filter.
+        macs += output.numel() * math.prod(weight.shape[1:])
+
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Conv2d)):
+            module.register_forward_hook(count)
+    with torch.no_grad():
+        model(image)
+    return Cost(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        binary_weights=sum(layer.weight.numel() for _, layer in binary_layers(model)),
+        macs=macs,
+    )

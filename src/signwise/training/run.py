@@ -25,8 +25,7 @@ from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore
 from signwise.training.data import standardized_data
 from signwise.training.distributed import World, join_world
 from signwise.training.loop import Loop, Reporter
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import Options, Recipe
 from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
 from signwise.training.step import Stepper, build_model, steps_per_epoch

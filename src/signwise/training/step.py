@@ -27,8 +27,7 @@ from signwise.schedule import BinarizationSchedule, CosineDecay, Decay, LinearDe
 from signwise.text import unknown_name
 from signwise.training.data import Augment, TrainingData, derived_seed, epoch_order, seed_layers
 from signwise.training.distributed import World
-from signwise.training.options import Options
-from signwise.training.recipe import Recipe
+from signwise.training.recipe import Options, Recipe
 
 _SKIPS: dict[str, Skip] = {"first_and_last": first_and_last, "last": last, "none": None}
 # The sum of all pulls of ProxQuant's authors, over the steps before the signs freeze.

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from signwise.bench.engines import ENGINES, PRECISIONS, Engine, Precision
-from signwise.bench.engines.onnxruntime import OnnxRuntime
-from signwise.bench.isolated import run_isolated
+from signwise.bench.engines import PRECISIONS, Engine, Precision
+from signwise.bench.engines.onnx import OnnxRuntime
+from signwise.bench.isolated import ENGINES, run_isolated
 from signwise.bench.network import Network, random_input
 from signwise.errors import SignwiseError
 

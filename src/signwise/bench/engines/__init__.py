@@ -1,17 +1,60 @@
-"""The engines that the benchmark can time, one file each."""
+"""The interface of an engine: it converts a network to a file in its own format, and runs that file.
+
+Each module here holds the engines of one format; :data:`signwise.bench.measure.ENGINES` lists them all.
+
+Conversion and running are separate because they happen in different places: a network is converted once, and opened for
+every batch size and number of threads, also in fresh processes that should load only what the engine itself needs.
+"""
 
 from __future__ import annotations
 
-from signwise.bench.engines.engine import PRECISIONS, Engine, Precision, Runner
-from signwise.bench.engines.mnn import Mnn
-from signwise.bench.engines.onnxruntime import OnnxRuntime
-from signwise.bench.engines.openvino import OpenVino
-from signwise.bench.engines.pytorch import PyTorch
-from signwise.bench.engines.signwise import Numpy, Signwise
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
 
-ENGINES: dict[str, Engine] = {
-    engine.name: engine for engine in (Signwise(), PyTorch(), OnnxRuntime(), OpenVino(), Mnn(), Numpy())
-}
-"""Every engine by its name, ours first."""
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["ENGINES", "PRECISIONS", "Engine", "Precision", "Runner"]
+from signwise.bench.network import Network
+
+Precision: TypeAlias = Literal["float32", "int8"]
+"""The type of the activations."""
+
+PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
+
+Runner: TypeAlias = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
+"""From a batch to its outputs, both numpy arrays: what a user of the engine calls."""
+
+
+class Engine(ABC):
+    """One engine. Importing its module is free; the methods load the packages that they need.
+
+    Attributes:
+        name: the name on the command line.
+        title: the name in tables and charts.
+        requires: the modules that must be installed.
+        install: the command that installs them.
+        precisions: the precisions that it can run.
+        ours: True for our own engines, False for the peers.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    requires: ClassVar[tuple[str, ...]]
+    install: ClassVar[str] = "pip install 'signwise[bench]'"
+    precisions: ClassVar[tuple[Precision, ...]] = PRECISIONS
+    ours: ClassVar[bool] = False
+
+    def missing(self) -> list[str]:
+        """The required modules that are not installed."""
+        return [module for module in self.requires if importlib.util.find_spec(module) is None]
+
+    @abstractmethod
+    def convert(self, network: Network, precision: Precision, folder: Path) -> Path:
+        """Write the network in the engine's format to a file in ``folder``, unless it is already there."""
+
+    @abstractmethod
+    def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
+        """Prepare a converted file for batches of one size with a given number of threads."""

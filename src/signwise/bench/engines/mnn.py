@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engines.engine import Engine, Precision, Runner
-from signwise.bench.engines.onnx_file import onnx_file
+from signwise.bench.engines import Engine, Precision, Runner
+from signwise.bench.engines.onnx import onnx_file
 from signwise.bench.network import Network
 from signwise.errors import SignwiseError
 

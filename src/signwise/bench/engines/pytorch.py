@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from signwise.bench.engines.engine import Engine, Precision, Runner
+from signwise.bench.engines import Engine, Precision, Runner
 from signwise.bench.network import Network, with_float_weights
 from signwise.bench.timing import best_seconds
 from signwise.program import operations as ops

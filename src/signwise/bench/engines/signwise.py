@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from signwise.bench.engines.engine import Engine, Precision, Runner
+from signwise.bench.engines import Engine, Precision, Runner
 from signwise.bench.network import Network
 from signwise.errors import SignwiseError
 from signwise.program import Program, load

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from signwise.program.operations.base import (
     LARGEST_SIZE,
+    LARGEST_WINDOW,
     LIMITS,
     TYPE_NUMBERS,
     Array,
     Operation,
+    Padding,
+    Pair,
     Quantized,
     Shape,
     Tensors,
     TensorSpec,
     check_integer,
+    positions,
 )
 from signwise.program.operations.elementwise import Add, Affine, Relu, Softmax
 from signwise.program.operations.layers import LARGEST_TERMS, Conv, Dense, Weighted
 from signwise.program.operations.pooling import AvgPool, GlobalPool, MaxPool, Pool
 from signwise.program.operations.shape import Concat, Flatten, PadChannels
-from signwise.program.operations.window import LARGEST_WINDOW, Padding, Pair, positions
 
 __all__ = [
     "KINDS",

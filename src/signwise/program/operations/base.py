@@ -1,4 +1,4 @@
-"""The base class of all operations: inputs, the type of the result, and everything that each class defines.
+"""What operations share: their base class, 8-bit types, checks of attributes, and windows that slide over images.
 
 An operation is defined in one place, its class:
 
@@ -35,11 +35,14 @@ import numpy.typing as npt
 from signwise.errors import FormatError
 
 Shape: TypeAlias = tuple[int, ...]
+Pair: TypeAlias = tuple[int, int]  # height, width
+Padding: TypeAlias = tuple[int, int, int, int]  # top, left, bottom, right
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
 NativeField: TypeAlias = Union[int, tuple[int, ...], npt.NDArray[Any], None]
 
 LARGEST_SIZE = 2**28  # channels, features: far beyond any network, small enough that products stay below 2**63
+LARGEST_WINDOW = 1024  # kernel, stride, dilation, padding: bounds what a small file may make a reader allocate
 
 LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint6": (0, 63)}  # smallest and largest integer of each type
 TYPE_NUMBERS = {"uint8": 1, "int8": 2, "uint6": 3}  # in the C interface
@@ -216,3 +219,50 @@ def per_channel(numbers: npt.NDArray[Any], like: Array) -> Array:
 
 def relu_if(wanted: bool, values: Array) -> Array:
     return np.maximum(values, 0) if wanted else values
+
+
+# Windows
+
+
+def positions(size: int, kernel: int, stride: int, dilation: int = 1) -> int:
+    """How many windows fit along a dimension of ``size`` pixels, padding included.
+
+        floor((size - dilation * (kernel - 1) - 1) / stride) + 1
+
+    Example:
+        >>> positions(32, kernel=3, stride=2)
+        15
+    """
+    return (size - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def check_window(kernel: Pair, stride: Pair, padding: Padding, dilation: Pair = (1, 1)) -> None:
+    check_integers("kernel", kernel, 2, 1, LARGEST_WINDOW)
+    check_integers("stride", stride, 2, 1, LARGEST_WINDOW)
+    check_integers("padding", padding, 4, 0, LARGEST_WINDOW)
+    check_integers("dilation", dilation, 2, 1, LARGEST_WINDOW)
+
+
+def window_shape(shape: Shape, kernel: Pair, stride: Pair, padding: Padding, dilation: Pair = (1, 1)) -> Pair:
+    """Height and width of the result for an input of ``(channels, height, width)``."""
+    _, height, width = need_image(shape)
+    top, left, bottom, right = padding
+    sizes = []
+    for axis, size in enumerate((height + top + bottom, width + left + right)):
+        extent = dilation[axis] * (kernel[axis] - 1) + 1
+        if extent > size:
+            raise FormatError(f"a window of {extent} does not fit the padded {('height', 'width')[axis]} of {size}")
+        sizes.append(positions(size, kernel[axis], stride[axis], dilation[axis]))
+    return sizes[0], sizes[1]
+
+
+def padded_size(inputs: Sequence[Shape], padding: Padding) -> int:
+    """Numbers in the padded image, 0 without padding."""
+    channels, height, width = inputs[0]
+    top, left, bottom, right = padding
+    return channels * (height + top + bottom) * (width + left + right) if any(padding) else 0
+
+
+def pad(images: Array, padding: Padding, fill: float = 0) -> Array:
+    top, left, bottom, right = padding
+    return np.pad(images, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)

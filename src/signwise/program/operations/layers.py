@@ -18,17 +18,23 @@ from signwise.program.operations.base import (
     Array,
     NativeField,
     Operation,
+    Padding,
+    Pair,
     Shape,
     Tensors,
     TensorSpec,
     check_flag,
     check_integer,
     check_tensor_name,
+    check_window,
     need_image,
+    pad,
+    padded_size,
     per_channel,
+    positions,
     relu_if,
+    window_shape,
 )
-from signwise.program.operations.window import Padding, Pair, check_window, pad, padded_size, positions, window_shape
 
 LARGEST_TERMS = 2**23  # of one binary dot product: 255 times as much still fits a 32-bit integer
 

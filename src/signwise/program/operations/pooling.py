@@ -15,13 +15,18 @@ from signwise.program.operations.base import (
     Array,
     NativeField,
     Operation,
+    Padding,
+    Pair,
     Quantized,
     Shape,
     Tensors,
     check_flag,
+    check_window,
     need_image,
+    pad,
+    padded_size,
+    window_shape,
 )
-from signwise.program.operations.window import Padding, Pair, check_window, pad, padded_size, window_shape
 
 
 @dataclass(frozen=True, kw_only=True)

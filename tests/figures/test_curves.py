@@ -1,4 +1,4 @@
-"""Accuracy curves: the whole training and its last epochs."""
+"""Curves: the whole training and its last epochs; a float run has no relaxed line, and an empty run no figure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.figures.accuracy_curves import AccuracyCurve, accuracy_curves_figure
+from signwise.figures.curves import AccuracyCurve, accuracy_curves_figure, error_curves_figure
 
 
 def test_the_last_panel_shows_the_last_50_epochs_as_accuracy() -> None:
@@ -21,3 +21,12 @@ def test_the_last_panel_shows_the_last_50_epochs_as_accuracy() -> None:
     assert len(figure.axes) == 4 and figure.axes[3].get_title(loc="left") == "(d)  last 5 epochs"
     with pytest.raises(SignwiseError, match="at least one recorded run"):
         accuracy_curves_figure([])
+
+
+def test_error_curves_of_a_float_run_have_no_relaxed_line() -> None:
+    binary = error_curves_figure({"error": [90.0, 2.0], "relaxed_error": [2.0, 2.0], "train_error": [3.0, 1.0]})
+    full = error_curves_figure({"error": [3.0, 2.0], "relaxed_error": [None, None], "train_error": [3.0, 1.0]})
+    assert [len(axes.get_lines()) for axes in binary.axes] == [3, 2]
+    assert [len(axes.get_lines()) for axes in full.axes] == [2, 1]
+    with pytest.raises(SignwiseError, match="at least one finished epoch"):
+        error_curves_figure({"error": []})

@@ -1,4 +1,4 @@
-"""The plan: recorded runs are skipped, interrupted ones resume, running ones are left alone."""
+"""Runs: recorded ones are skipped, interrupted ones resume; each has a process that does not outlive its parent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ import pytest
 import torch
 
 from signwise.reproduce.experiments import images_trained, run_name
-from signwise.reproduce.plan import _measured_images, finished_unrecorded, plan, remembered, seconds_per_image
 from signwise.reproduce.records import Record
-from signwise.training import Recipe, get_recipe
+from signwise.reproduce.runs import (
+    PlannedRun,
+    _measured_images,
+    finished_unrecorded,
+    launch,
+    log_path,
+    plan,
+    remembered,
+    seconds_per_image,
+    slots,
+)
+from signwise.training import Options, Recipe, get_recipe
+from signwise.training.run_folder import read_config
 
 
 def _interrupt(run: Path, to: Path, lines: int = 1) -> None:
@@ -105,3 +116,55 @@ def test_a_time_is_measured_once_per_recipe_and_place(tmp_path: Path) -> None:
     assert measured == ["lenet5-mnist"] * 2
     (tmp_path / "step-times.json").write_text("damaged")
     assert remembered(tmp_path, "cpu, all threads", measure, print)(lenet5) == 0.25 and len(measured) == 3
+
+
+def test_jobs_divide_the_cores_and_take_accelerators_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert [slot.threads for slot in slots(4, [])] == [2, 2, 2, 2]
+    assert [slot.threads for slot in slots(None, [])] == [None]
+    assert [slot.device for slot in slots(None, ["cuda:0", "cuda:1"])] == ["cuda:0", "cuda:1"]
+    assert [slot.device for slot in slots(3, ["cuda:0", "cuda:1"])] == ["cuda:0", "cuda:1", "cuda:0"]
+
+
+@pytest.mark.slow
+def test_runs_finish_side_by_side_and_a_failure_is_reported(small: Recipe, digits: Path, tmp_path: Path) -> None:
+    good, bad = plan([small.changed(epochs=1), small.changed(epochs=1, model="no_such_network")], [], tmp_path)
+    finished: list[PlannedRun] = []
+    said: list[str] = []
+    options = Options(data=digits, tensorboard=False)
+    failed = launch([good, bad], slots(2, []), options=options, finished=finished.append, say=said.append)
+    assert finished == [good] and failed == [bad]
+    assert "finished" in read_config(good.folder) and read_config(good.folder)["recipe"] == good.recipe.to_json()
+    assert any("no model 'no_such_network'" in text for text in said)
+    assert "epoch 1/1" in log_path(good).read_text()
+
+
+@pytest.mark.slow
+def test_a_process_that_has_just_started_does_not_outlive_its_parent(
+    small: Recipe, digits: Path, tmp_path: Path
+) -> None:
+    (run,) = plan([small.changed(epochs=5000)], [], tmp_path)
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch([run], slots(1, []), options=Options(data=digits), finished=print, say=say)
+    assert "starts on cpu" in said[0] and plan([run.recipe], [], tmp_path)[0].status in ("new", "interrupted")
+
+
+@pytest.mark.slow
+def test_a_process_writes_a_checkpoint_when_its_parent_stops(small: Recipe, digits: Path, tmp_path: Path) -> None:
+    (run,) = plan([small.changed(epochs=5000)], [], tmp_path)
+
+    def say(text: str) -> None:
+        if ": epoch " in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch([run], slots(1, []), options=Options(data=digits, tensorboard=False), finished=print, say=say)
+    # The folder's lock is free again, so nobody trains there, and the checkpoint says where to resume.
+    assert plan([run.recipe], [], tmp_path)[0].status == "interrupted"
+    assert (run.folder / "checkpoint.safetensors").exists()
