@@ -69,3 +69,16 @@ def test_any_parameter_that_is_not_finite_is_named(value: float) -> None:
         model[1].bias[2] = value
     with pytest.raises(sw.SignwiseError, match=r"1\.bias holds NaN or infinite"):
         sw.refuse_nonfinite(model)
+
+
+def test_the_relative_step_is_the_learning_rate_times_the_ratio_of_norms() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    sw.binarize_(model, skip=sw.last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    assert sw.relative_step(model, optimizer) == {}
+    model(torch.randn(8, 6)).square().sum().backward()
+    weight = model.get_parameter("0.weight")
+    assert weight.grad is not None
+    expected = 0.3 * float(weight.grad.norm() / weight.detach().norm())
+    assert sw.relative_step(model, optimizer) == {"0": pytest.approx(expected, rel=1e-6)}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from signwise.bwnh import bwnh_
     from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
     from signwise.convert import binarize_, fan_in_scale, first_and_last, last
-    from signwise.diagnose import flip_ratio, health, refuse_nonfinite, signs_of
+    from signwise.diagnose import flip_ratio, health, refuse_nonfinite, relative_step, signs_of
     from signwise.errors import DataError, FormatError, SignwiseError
     from signwise.layers import (
         BinaryConv1d,
@@ -69,7 +69,7 @@ _HOMES = {
     "compiler": ("compile",),
     "convert": ("binarize_", "fan_in_scale", "first_and_last", "last"),
     "errors": ("DataError", "FormatError", "SignwiseError"),
-    "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "signs_of"),
+    "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "relative_step", "signs_of"),
     "layers": (
         "BinaryConv1d",
         "BinaryConv2d",
@@ -179,6 +179,7 @@ __all__ = [
     "pack_",
     "param_groups",
     "refuse_nonfinite",
+    "relative_step",
     "relaxed",
     "runtime",
     "shipped",

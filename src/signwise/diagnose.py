@@ -1,4 +1,4 @@
-"""Is binarization going well? Degenerate groups, distance from ±1, and signs that flip.
+"""Is binarization going well? Degenerate groups, distance from ±1, how far latents move, and signs that flip.
 
 A group with fewer than two weights of one sign passes no gradient to that side at α = 1: its latents can only decay. A
 few such groups are harmless; many mean that a layer has lost part of its capacity.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
@@ -78,6 +79,33 @@ def flip_ratio(before: dict[str, Tensor], after: dict[str, Tensor]) -> dict[str,
     if before.keys() != after.keys():
         raise SignwiseError("flip_ratio needs two snapshots of the same layers")
     return {name: float((before[name] != after[name]).float().mean()) for name in before}
+
+
+@torch.no_grad()
+def relative_step(model: nn.Module, optimizer: Optimizer) -> dict[str, float]:
+    """η‖∇φ‖ / ‖φ‖ for every binary layer that has a gradient: how far one SGD step turns its latents.
+
+    Call it after ``backward``. Behind batch norm the gradient shrinks as the weights grow, so a layer of ±1 weights
+    with small latents may move a hundred times less than its float counterpart at the same learning rate. Momentum
+    multiplies the step by up to 1 / (1 - μ). Adam ignores the size of the gradient; there this number means nothing.
+
+    Example:
+        >>> import signwise as sw
+        >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
+        >>> _ = sw.binarize_(model, skip=None)
+        >>> _ = model[0].weight.data.fill_(2.0)
+        >>> model[0].weight.grad = torch.ones(2, 2)
+        >>> relative_step(model, sw.SGDW(model.parameters(), lr=0.1))
+        {'0': 0.05}
+    """
+    rates = {id(weight): float(group["lr"]) for group in optimizer.param_groups for weight in group["params"]}
+    found = {}
+    for name, layer in binary_layers(model):
+        gradient = layer.weight.grad
+        if gradient is not None and id(layer.weight) in rates:
+            size = float(layer.weight.norm().clamp(min=1e-30))
+            found[name] = round(rates[id(layer.weight)] * float(gradient.norm()) / size, 12)
+    return found
 
 
 def refuse_nonfinite(model: nn.Module) -> None:

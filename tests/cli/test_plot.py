@@ -27,7 +27,7 @@ def run(synthetic_data: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
 def test_each_watched_layer_and_the_errors_are_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(run)]) == 0
     written = capsys.readouterr().out.split()
-    assert [Path(path).name for path in written] == ["errors.png", "state-conv1.png", "state-conv2.png"]
+    assert [Path(path).name for path in written] == ["errors.png", "movement.png", "state-conv1.png", "state-conv2.png"]
     assert all(Path(path).read_bytes().startswith(PNG) for path in written)
 
 
@@ -35,6 +35,7 @@ def test_figures_go_to_the_given_folder_in_the_given_format(run: Path, tmp_path:
     assert main(["plot", str(run), "--out", str(tmp_path / "new"), "--format", "svg"]) == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "errors.svg",
+        "movement.svg",
         "state-conv1.svg",
         "state-conv2.svg",
     ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.figures.curves import AccuracyCurve, accuracy_curves_figure, error_curves_figure
+from signwise.figures.curves import AccuracyCurve, accuracy_curves_figure, error_curves_figure, movement_figure
 
 
 def test_the_last_panel_shows_the_last_50_epochs_as_accuracy() -> None:
@@ -30,3 +30,13 @@ def test_error_curves_of_a_float_run_have_no_relaxed_line() -> None:
     assert [len(axes.get_lines()) for axes in full.axes] == [2, 1]
     with pytest.raises(SignwiseError, match="at least one finished epoch"):
         error_curves_figure({"error": []})
+
+
+def test_movement_is_drawn_on_logarithmic_scales_without_the_epochs_at_zero() -> None:
+    figure = movement_figure({"flipped_signs": [0.05, 0.0, 0.001], "relative_step": [1e-3, 1e-4, 1e-5]})
+    flips, steps = figure.axes
+    assert flips.get_yscale() == steps.get_yscale() == "log"
+    assert np.asarray(flips.lines[0].get_xdata()).tolist() == [1, 3]
+    assert np.asarray(flips.lines[0].get_ydata()).tolist() == pytest.approx([5.0, 0.1])
+    with pytest.raises(SignwiseError, match="did not record"):
+        movement_figure({"flipped_signs": [None], "relative_step": [None]})

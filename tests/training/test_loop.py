@@ -7,9 +7,11 @@ import json
 import math
 from pathlib import Path
 
+import pytest
 import torch
 
 from signwise.datasets import load
+from signwise.diagnose import signs_of
 from signwise.training import Options, Recipe
 from signwise.training.checkpoint import Progress
 from signwise.training.data import standardized_data
@@ -80,6 +82,8 @@ def test_an_epoch_record_has_the_keys_of_metrics_jsonl_and_no_number_that_json_l
         "alpha",
         "zeta",
         "degenerate_groups",
+        "flipped_signs",
+        "relative_step",
         "learning_rate",
         "weight_decay",
         "images_per_second",
@@ -88,3 +92,15 @@ def test_an_epoch_record_has_the_keys_of_metrics_jsonl_and_no_number_that_json_l
     infinite = dataclasses.replace(record, loss=math.inf, relaxed_loss=math.nan).to_json()
     assert infinite["loss"] is infinite["relaxed_loss"] is None
     json.dumps(infinite, allow_nan=False)
+
+
+def test_an_epoch_records_how_many_signs_flipped_and_how_far_its_last_step_went(small: Recipe, digits: Path) -> None:
+    trained, reporter = stepper(small, digits), Collected()
+    before = signs_of(trained.model)
+    Loop(trained, Progress(), reporters=[reporter]).run(trained.steps_per_epoch)
+    (record,) = [event for event in reporter.events if isinstance(event, EpochRecord)]
+    after = signs_of(trained.model)
+    flipped = sum(int((before[name] != after[name]).sum()) for name in before)
+    total = sum(signs.numel() for signs in before.values())
+    assert record.flipped_signs == pytest.approx(flipped / total) and record.relative_step is not None
+    assert record.relative_step > 0

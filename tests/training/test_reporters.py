@@ -39,6 +39,8 @@ RECORD = EpochRecord(
     relaxed_loss=0.1,
     alpha=0.5,
     zeta=1.0,
+    flipped_signs=0.02,
+    relative_step=0.001,
     degenerate_groups=0,
     learning_rate=0.01,
     weight_decay=0.001,
@@ -124,3 +126,11 @@ def test_metrics_are_one_line_per_epoch(tmp_path: Path) -> None:
     report(MetricsReporter(folder), STARTED, READING, RECORD, Saved(step=30, epochs=3))
     folder.close()
     assert read_records(tmp_path / "metrics.jsonl") == [RECORD.to_json()]
+
+
+def test_signs_that_rest_in_the_first_half_of_a_run_are_pointed_out_once(capsys: pytest.CaptureFixture[str]) -> None:
+    started = dataclasses.replace(STARTED, total_steps=10 * RECORD.step)
+    resting = dataclasses.replace(RECORD, flipped_signs=1e-6)
+    report(PlainReporter(), started, RECORD, resting, resting)
+    report(PlainReporter(), started, dataclasses.replace(resting, step=9 * RECORD.step))
+    assert capsys.readouterr().out.count("of the signs flipped in this epoch") == 1

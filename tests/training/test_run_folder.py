@@ -114,7 +114,7 @@ def test_a_run_of_an_older_version_loads_and_resumes_to_the_same_end(
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6)  # processors round differently
     old, new = (read_records(path / "metrics.jsonl") for path in (OLD_RUN / "finished", folder))
-    assert [list(row) for row in new] == [list(row) for row in old]
+    assert [row.keys() - {"flipped_signs", "relative_step"} for row in new] == [row.keys() for row in old]
     for before, now in zip(old, new, strict=True):
         for name in before.keys() - {"seconds", "images_per_second"}:
             assert now[name] == pytest.approx(before[name], rel=1e-4)

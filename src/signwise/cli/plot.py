@@ -9,7 +9,7 @@ from typing import Any
 from signwise.errors import SignwiseError
 
 _EXAMPLES = """examples:
-  signwise plot runs/lenet5-mnist                    errors.png and, with 1 bit, state.png in the run's folder
+  signwise plot runs/lenet5-mnist                    errors.png and, with 1 bit, movement.png and state.png
   signwise plot runs/lenet5-mnist --out figures --format svg
 """
 
@@ -32,7 +32,7 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Draw the figures and print their paths."""
     from signwise.figures import save
-    from signwise.figures.curves import error_curves_figure
+    from signwise.figures.curves import error_curves_figure, movement_figure
     from signwise.figures.layer_state import layer_state_figure
     from signwise.reproduce.tables import recipe_title
     from signwise.training.recipe import Recipe
@@ -47,6 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     title = f"{recipe_title(recipe)}, {recipe.bits} bit, seed {recipe.seed}"
     curves = {name: [row[name] for row in rows] for name in ("error", "relaxed_error", "train_error")}
     figures = {"errors": error_curves_figure(curves, title)}
+    movement = {name: [row.get(name) for row in rows] for name in ("flipped_signs", "relative_step")}
+    if all(any(values) for values in movement.values()):  # older runs did not record it, and 32-bit runs have none
+        figures["movement"] = movement_figure(movement, title)
     states = read_records(folder / "state.jsonl")
     layers = list(dict.fromkeys(state["layer"] for state in states))
     for layer in layers:

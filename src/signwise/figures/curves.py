@@ -125,6 +125,34 @@ def error_curves_figure(curves: Mapping[str, Sequence[float | None]], title: str
     return figure
 
 
+@styled
+def movement_figure(curves: Mapping[str, Sequence[float | None]], title: str = "") -> Figure:
+    """Draw how far the latents of a run move: the signs that flip in each epoch, and the relative step.
+
+    Args:
+        curves: one number per epoch for ``flipped_signs``, a fraction, and ``relative_step``.
+        title: the figure's title.
+
+    Raises:
+        SignwiseError: no epoch recorded them.
+    """
+    figure, axes = subplots(1, 2, width=8, height=3.2)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    panels = (("flipped_signs", 100, "signs flipped per epoch, %"), ("relative_step", 1, "relative step  η‖∇φ‖ / ‖φ‖"))
+    for place, (name, factor, label) in zip(axes[0], panels, strict=True):
+        # A logarithmic scale has no zero: an epoch without a flip leaves a gap.
+        points = [(epoch, factor * value) for epoch, value in enumerate(curves.get(name, ()), 1) if value]
+        if not points:
+            raise SignwiseError("the run did not record how far its latents move")
+        place.plot(*zip(*points, strict=True), color=PALETTE[0], marker="." if len(points) <= 20 else None)
+        place.set_yscale("log")
+        place.set_title(label)
+        place.set_xlabel("epoch")
+        set_few_ticks_(place.xaxis, 6)
+    return figure
+
+
 def _set_logarithmic_percent_(axes: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

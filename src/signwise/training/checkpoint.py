@@ -6,6 +6,7 @@ JSON holds a checksum of the tensors, so that a damaged file is recognized and t
     network/NAME            parameters and buffers; latent weights as they are
     optimizer/NAME/KEY      the optimizer's state of a parameter: its momentum
     totals                  the sums of the current epoch so far
+    signs/NAME              the signs at the start of the current epoch, for the fraction that flips in it
 
 There is no random state: order, augmentation and layers draw from (seed, step), see ``data``.
 """
@@ -162,6 +163,7 @@ def read(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 def capture(stepper: Stepper, progress: Progress) -> Checkpoint:
     """The state of a run, between two steps."""
     tensors: dict[str, Tensor] = {"totals": stepper.totals} | model_tensors(stepper.model)
+    tensors |= {f"signs/{name}": signs for name, signs in stepper.signs.items()}
     for name, parameter in stepper.model.named_parameters():
         for key, value in stepper.optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer/{name}/{key}"] = value
@@ -177,6 +179,8 @@ def restore_(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
         if state:
             stepper.optimizer.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in state.items()}
     stepper.totals.copy_(tensors["totals"])
+    device = stepper.world.device
+    stepper.signs = {name: signs.to(device) for name, signs in _below(tensors, "signs/").items()}
     return Progress(**checkpoint.record["progress"])
 
 

@@ -11,13 +11,13 @@ import dataclasses
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Union
 
-from signwise.diagnose import health
+from signwise.diagnose import flip_ratio, health, relative_step, signs_of
 from signwise.layers import relaxed
 from signwise.training import checkpoint
 from signwise.training.checkpoint import Progress, capture, model_tensors
@@ -91,6 +91,9 @@ class EpochRecord:
         alpha: α of the last step, or ``None``.
         zeta: ζ of the last step, or ``None``.
         degenerate_groups: groups with fewer than two weights of one sign.
+        flipped_signs: the fraction of signs that differ between the start and the end of the epoch, or ``None`` with
+            32 bits or where the start is not known.
+        relative_step: η‖∇φ‖ / ‖φ‖ of the epoch's last step, the geometric mean over the binary layers, or ``None``.
         learning_rate: learning rate of the last step.
         weight_decay: weight decay of the last step.
         images_per_second: training speed of all processes together.
@@ -108,6 +111,8 @@ class EpochRecord:
     alpha: float | None
     zeta: float | None
     degenerate_groups: int
+    flipped_signs: float | None
+    relative_step: float | None
     learning_rate: float
     weight_decay: float
     images_per_second: float
@@ -294,6 +299,8 @@ class Loop:
                 alpha=alpha,
                 zeta=zeta,
                 degenerate_groups=sum(layer.degenerate_groups for layer in health(stepper.model)),
+                flipped_signs=self._flipped_signs(),
+                relative_step=_geometric_mean(relative_step(stepper.model, stepper.optimizer).values()),
                 learning_rate=stepper.optimizer.param_groups[0]["lr"],
                 weight_decay=stepper.optimizer.param_groups[0]["weight_decay"],
                 images_per_second=speed,
@@ -304,6 +311,14 @@ class Loop:
         self._save()
         self._epoch_images, self._epoch_started = 0, time.monotonic()
         self._last_reading = dict.fromkeys(self._last_reading, self._epoch_started)
+
+    def _flipped_signs(self) -> float | None:
+        before, after = self.stepper.signs, signs_of(self.stepper.model)
+        if not before:
+            return None
+        sizes = {name: signs.numel() for name, signs in after.items()}
+        ratios = flip_ratio(before, after)
+        return sum(ratios[name] * size for name, size in sizes.items()) / sum(sizes.values())
 
     def _relaxed_score(self) -> Score | None:
         if self.stepper.schedule is None:
@@ -333,6 +348,11 @@ class Loop:
             checkpoint.write(self._folder.path, capture(self.stepper, self.progress))
             self._saved = time.monotonic()
             self._report(Saved(step=self.progress.step, epochs=self.progress.epochs))
+
+
+def _geometric_mean(values: Iterable[float]) -> float | None:
+    logarithms = [math.log(value) for value in values if value > 0]
+    return math.exp(sum(logarithms) / len(logarithms)) if logarithms else None
 
 
 def _is_json_number(value: Any) -> bool:

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _BINS = 64
+_FEW_FLIPS = 1e-4  # signs that flip in an epoch; early in a healthy training it is a few percent
 
 
 def errors_line(record: EpochRecord) -> str:
@@ -60,6 +61,7 @@ class PlainReporter(Reporter):
     def __init__(self) -> None:
         self._started: Started | None = None
         self._best: float | None = None
+        self._warned = False
 
     def report(self, event: Event) -> None:
         if isinstance(event, Started):
@@ -99,6 +101,18 @@ class PlainReporter(Reporter):
             f"{' best' if is_best else ''}{_schedule_line(record.alpha, record.zeta)}  "
             f"{record.images_per_second:,.0f} images/s  {duration(self._seconds_left(record))} left"
         )
+
+        if not self._warned and self._barely_moves(record):
+            self._warned = True
+            self.line(
+                f"warning: only {100 * (record.flipped_signs or 0):.4f} % of the signs flipped in this epoch, so the "
+                "network learns little; docs/when-accuracy-drops.md says what to do"
+            )
+
+    def _barely_moves(self, record: EpochRecord) -> bool:
+        """Whether the signs rest although less than half of the run is over; later that is as it should be."""
+        is_early = self._started is not None and 2 * record.step < self._started.total_steps
+        return is_early and record.flipped_signs is not None and record.flipped_signs < _FEW_FLIPS
 
     @property
     def _epochs(self) -> int | str:

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from signwise import models
 from signwise.convert import LAYERS_WITH_WEIGHTS, Skip, binarize_, first_and_last, last
+from signwise.diagnose import signs_of
 from signwise.errors import SignwiseError
 from signwise.layers import after_step_, before_step_, initialize_
 from signwise.methods import METHODS, Method, ProxQuant
@@ -155,6 +156,8 @@ class Stepper:
         self.schedule = binarization_schedule(recipe, self.steps_per_epoch)
         # Sums over the epoch so far, over the images of all processes: loss and wrong predictions.
         self.totals = torch.zeros(2, device=world.device)
+        # The signs at the start of the epoch; empty with 32 bits, or after resuming a checkpoint that has none.
+        self.signs: dict[str, Tensor] = {}
         # Reading the loss makes the CPU wait for an accelerator, so there it is read only now and then.
         self.check_every = 1 if world.device.type == "cpu" else 20
         self._augment = Augment(flip=recipe.flip, translate=recipe.translate, zoom=recipe.zoom)
@@ -201,6 +204,8 @@ class Stepper:
             DivergenceError: the loss is not finite; the weights have not changed.
         """
         images, labels = self.batch(step)
+        if step % self.steps_per_epoch == 0:
+            self.signs = signs_of(self.model)
         self.apply_schedules(step)
         seed = derived_seed(self.recipe.seed, f"layers of process {self.world.rank}", step)
         seed_layers(seed, self.world.device)
