@@ -23,7 +23,7 @@ import numpy.typing as npt
 from signwise.errors import FormatError
 from signwise.program import Program
 from signwise.program import operations as ops
-from signwise.program.bits import pack_signs
+from signwise.program.operations import pack_signs
 
 # Numbers and texts that tend to break readers: limits, signs, wrong types, overflows.
 NASTY: list[Any] = [

@@ -14,7 +14,7 @@ from signwise.bench.measure import Comparison, Failure, Row, Setting
 from signwise.bench.network import Network, from_program
 from signwise.bench.timing import Timing
 from signwise.program import operations as ops
-from signwise.program.bits import pack_signs
+from signwise.program.operations import pack_signs
 from signwise.program.program import Program
 
 

@@ -18,7 +18,7 @@ from signwise.compiler.fuse import (
     name_global_pool,
 )
 from signwise.program import operations as ops
-from signwise.program.bits import pack_signs
+from signwise.program.operations import pack_signs
 
 
 class Sketch:

@@ -17,7 +17,7 @@ from signwise.errors import SignwiseError
 from signwise.export import to_onnx
 from signwise.program import Program
 from signwise.program import operations as ops
-from signwise.program.bits import pack_signs
+from signwise.program.operations import pack_signs
 
 Array = npt.NDArray[Any]
 

@@ -18,7 +18,7 @@ from signwise.errors import SignwiseError
 from signwise.packing import PackedConv2d, operators, pack_
 from signwise.packing.operators import pack_signs, unpack_signs
 from signwise.program import Program
-from signwise.program import bits as layout
+from signwise.program import operations as ops
 from signwise.runtime import native
 
 
@@ -145,7 +145,7 @@ def test_without_the_native_library_pytorch_computes(monkeypatch: pytest.MonkeyP
 def test_tensors_and_arrays_pack_to_the_same_bytes_and_back(seed: int, rows: int, terms: int) -> None:
     signs = np.where(np.random.default_rng(seed).random((rows, terms)) < 0.5, -1, 1)
     bits = pack_signs(torch.tensor(signs))
-    np.testing.assert_array_equal(bits, layout.pack_signs(signs))
+    np.testing.assert_array_equal(bits, ops.pack_signs(signs))
     np.testing.assert_array_equal(unpack_signs(bits, signs.shape), signs)
 
 

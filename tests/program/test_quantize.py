@@ -12,7 +12,7 @@ from torch import nn
 import signwise as sw
 from signwise.program import Program
 from signwise.program import operations as ops
-from signwise.program.bits import pack_signs
+from signwise.program.operations import pack_signs
 from signwise.program.quantize import Range
 
 

@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
+from signwise import datasets, models
 from signwise.reproduce import tables
 from signwise.reproduce.experiments import GPU, experiments, few_steps
 from signwise.reproduce.records import Record
 from signwise.reproduce.tables import Table
 from signwise.training import Recipe, get_recipe
+from signwise.training.recipe import METHODS
 
 MadeUp = Callable[..., Record]
 
@@ -106,3 +108,16 @@ def test_a_table_refuses_a_row_of_another_width_and_escapes_bars() -> None:
     with pytest.raises(ValueError, match="2 columns"):
         Table(headings=("a", "b"), rows=(("1",),), words=1)
     assert r"| x\|y |" in Table(headings=("a",), rows=(("x|y",),), words=1).markdown()
+
+
+def test_every_network_and_data_set_has_a_title() -> None:
+    assert set(tables.NETWORKS) == set(models.MODELS)
+    assert all(tables.dataset_title(name) != name for name in datasets.DATASETS)
+
+
+def test_titles_tell_methods_apart() -> None:
+    assert len({tables.method_title(method) for method in METHODS}) == len(METHODS)
+
+
+def test_an_unknown_name_is_its_own_title() -> None:
+    assert tables.experiment_title("mine", "my_photos") == "mine on my_photos"

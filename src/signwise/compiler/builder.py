@@ -16,8 +16,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from signwise.program import operations as ops
-from signwise.program.bits import pack_signs
-from signwise.program.operations import Shape
+from signwise.program.operations import Shape, pack_signs
 from signwise.program.program import Program
 
 Numbers: TypeAlias = npt.NDArray[np.float64]

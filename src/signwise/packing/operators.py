@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from signwise.errors import SignwiseError
-from signwise.program import bits as layout
 from signwise.program import operations as ops
 from signwise.program.program import Program
 from signwise.runtime import native
@@ -182,11 +181,11 @@ def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-# Signs as bits, for tensors on any device, in the layout of signwise.program.bits
+# Signs as bits, for tensors on any device, in the layout of signwise.program.operations.layers
 
 
 def pack_signs(signs: Tensor) -> Tensor:
-    """Rows of -1 and +1 to rows of bytes; see :func:`signwise.program.bits.pack_signs`.
+    """Rows of -1 and +1 to rows of bytes; see :func:`signwise.program.operations.pack_signs`.
 
     Args:
         signs: ``(rows, ...)``; everything after the first dimension is one row.
@@ -198,7 +197,7 @@ def pack_signs(signs: Tensor) -> Tensor:
         >>> pack_signs(torch.tensor([[1, -1, -1, 1, 1, -1, -1, -1, 1]]))
         tensor([[25,  1]], dtype=torch.uint8)
     """
-    return torch.from_numpy(layout.pack_signs(signs.detach().to("cpu", torch.int8).numpy())).to(signs.device)
+    return torch.from_numpy(ops.pack_signs(signs.detach().to("cpu", torch.int8).numpy())).to(signs.device)
 
 
 def unpack_signs(bits: Tensor, shape: torch.Size | tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:

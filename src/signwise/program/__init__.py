@@ -2,7 +2,6 @@
 
     operations/     one class per operation: attributes, shapes, tensors, cost, meaning, C interface
     checks.py       whether the operations of a program fit together, within the limits of a file
-    bits.py         signs as bits, the one layout
     file.py         the .sw file: a program as JSON text, and the container around that text and the tensors
     reference.py    operations evaluated in numpy
     quantize.py     8-bit activations, calibrated on examples

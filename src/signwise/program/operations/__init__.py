@@ -24,7 +24,7 @@ from signwise.program.operations.base import (
     positions,
 )
 from signwise.program.operations.elementwise import Add, Affine, Relu, Softmax
-from signwise.program.operations.layers import LARGEST_TERMS, Conv, Dense, Weighted
+from signwise.program.operations.layers import LARGEST_TERMS, Conv, Dense, Weighted, pack_signs, unpack_signs
 from signwise.program.operations.pooling import AvgPool, GlobalPool, MaxPool, Pool
 from signwise.program.operations.shape import Concat, Flatten, PadChannels
 
@@ -58,7 +58,9 @@ __all__ = [
     "Tensors",
     "Weighted",
     "check_integer",
+    "pack_signs",
     "positions",
+    "unpack_signs",
 ]
 
 KINDS: dict[str, type[Operation]] = {
