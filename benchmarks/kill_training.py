@@ -49,7 +49,8 @@ RECORD = ROOT / "results" / "reliability.json"
 PAGE = ROOT / "docs" / "reliability.md"
 
 STEPS = 60
-TRAINING = ["train", "lenet5-mnist", "--epochs", "3", "--train-samples", "2000", "--device", "cpu", "--no-tensorboard"]
+TRAINING = ["train", "lenet5-mnist", "--epochs", "3", "--train-samples", "2000", "--test-samples", "500"]
+TRAINING += ["--device", "cpu", "--no-tensorboard"]
 EACH_STEP = ["--checkpoint-minutes", "0"]
 
 # The errors that a system call may fail with, beside the kill of the process inside of it.
@@ -117,10 +118,13 @@ def kill_runs(work: Path, data: Path, kills: int, rng: random.Random) -> dict[st
     steps: set[int] = set()
     while hits < kills:
         folder = work / f"killed-{runs}"
-        while hits < kills and steps_done(folder) < STEPS:
+        patience = 1.0
+        while hits < kills and (before := steps_done(folder)) < STEPS:
             process = start("--out", str(folder), "--resume", *EACH_STEP)
-            # From within the start to a third of the training further on, so that a run lasts for several kills.
-            process.join(timeout=rng.uniform(until_first_step / 2, until_first_step + training / 3))
+            # From within the start to a fifth of the training further on, so that a run lasts for several kills; later
+            # if the last one came before any step, on a machine that has become busier.
+            process.join(timeout=patience * rng.uniform(until_first_step / 2, until_first_step + training / 5))
+            patience = 1.0 if steps_done(folder) > before else patience * 1.3
             process.kill()
             process.join()
             if process.exitcode == -signal.SIGKILL:
