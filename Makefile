@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread per process: the tests start several processes and never measure time.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test test-fast test-native test-aarch64 fuzz lint quickstart render package clean
+.PHONY: setup test test-fast test-native test-aarch64 fuzz kill-test lint quickstart render package clean
 
 setup: $(VENV)/.installed
 
@@ -66,6 +66,14 @@ fuzz: setup
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 SIGNWISE_LIBRARY=build/sanitize/libsignwise.so \
 	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run
+
+# Kill a training at random moments, fail each system call of a checkpoint, kill processes under torchrun; compare every
+# bit with a run that was left alone. Half an hour; the figures go to results/reliability.json and docs/reliability.md.
+KILLS ?= 100
+TORCHRUN_KILLS ?= 20
+kill-test: setup
+	command -v strace > /dev/null || { echo "kill-test needs strace: apt-get install strace"; exit 1; }
+	$(BIN)/python benchmarks/kill_training.py --kills $(KILLS) --torchrun-kills $(TORCHRUN_KILLS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from signwise.atomic import atomic_write
+from signwise.atomic import atomic_write, remove_unfinished
 
 
 def names(folder: Path) -> list[str]:
@@ -58,13 +58,22 @@ def test_the_file_has_the_permissions_of_an_ordinary_new_file(tmp_path: Path) ->
     assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
 
+def test_the_umask_of_the_process_never_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(mask: int) -> int:
+        raise AssertionError("another thread may create a file at this moment")
+
+    monkeypatch.setattr("os.umask", refuse)
+    with atomic_write(tmp_path / "a.bin") as file:
+        file.write(b"whole")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")
     program = f"""
 import os, signal
-from signwise.atomic import atomic_write
+from signwise.atomic import atomic_write, remove_unfinished
 with atomic_write({str(target)!r}) as file:
     file.write(b"half")
     file.flush()
@@ -73,6 +82,11 @@ with atomic_write({str(target)!r}) as file:
     done = subprocess.run([sys.executable, "-c", program], check=False)
     assert done.returncode == -signal.SIGKILL
     assert target.read_bytes() == b"old"
+    assert len(names(tmp_path)) == 2
+    (tmp_path / ".backup.part").touch()
+    (tmp_path / ".b.bin.0f3c9a12.part").touch()
+    remove_unfinished(target)
+    assert names(tmp_path) == [".b.bin.0f3c9a12.part", ".backup.part", "a.bin"]
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:

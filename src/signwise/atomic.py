@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -27,17 +28,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         b'whole'
     """
     target = Path(path)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    temporary = Path(name)
+    temporary, descriptor = _create_beside(target)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp creates a private file; give it the permissions that open() would have.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -49,3 +45,31 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what a process left behind that was killed inside :func:`atomic_write` to ``path``.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for name in (".a.bin.0f3c9a12.part", ".backup.part"):
+        ...     _ = (folder / name).write_bytes(b"")
+        >>> remove_unfinished(folder / "a.bin")
+        >>> [left.name for left in folder.iterdir()]
+        ['.backup.part']
+    """
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part")
+    for left in path.parent.iterdir():
+        if ours.fullmatch(left.name):
+            left.unlink(missing_ok=True)
+
+
+def _create_beside(target: Path) -> tuple[Path, int]:
+    # Not mkstemp, which makes a private file: here the system itself applies the umask, as it does for open(). Reading
+    # the umask to apply it later would change it for a moment, for all threads of the process.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        with contextlib.suppress(FileExistsError):
+            return temporary, os.open(temporary, flags, 0o666)

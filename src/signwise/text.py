@@ -1,4 +1,4 @@
-"""Text for people: aligned tables, durations, and suggestions for misspelled names."""
+"""Text for people: aligned tables, durations, suggestions for misspelled names, and text that others wrote."""
 
 from __future__ import annotations
 
@@ -57,3 +57,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, choices, n=1, cutoff=0.4)
     hint = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(choices)}"
     return f"there is no {kind} {name!r}: {hint}"
+
+
+def printable(text: str) -> str:
+    """Text from a server or a file, safe to show on a terminal: control characters become escapes.
+
+    Example:
+        >>> print(printable("404 \x1b[2J Not\u202e Found"))
+        404 \\x1b[2J Not\\u202e Found
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from signwise.cli import main
 from signwise.cli.train import default_folder, flag_of
 from signwise.datasets import load
 from signwise.program.operations import Dense, Flatten
 from signwise.program.program import Program
-from signwise.training import Recipe, get_recipe
+from signwise.training import Outcome, Recipe, get_recipe
+from signwise.training.checkpoint import Progress
 from signwise.training.run_folder import read_config
 
 
@@ -90,6 +93,41 @@ def test_a_run_is_resumed_without_repeating_its_settings_and_refuses_other_ones(
     assert "was begun with name lenet5-mnist, not resnet20-cifar10" in capsys.readouterr().err
     assert main(again[:-1]) == 2
     assert "already holds a run: continue it with --resume, or choose another --out" in capsys.readouterr().err
+
+
+def test_a_resumed_run_keeps_its_threads_and_precision_unless_they_are_given(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--data", str(digits), "--out", str(tmp_path / "run"), "--device", "cpu", "--no-tensorboard"]
+    command = ["train", "lenet5-mnist", *where]
+    threads = torch.get_num_threads()
+    try:
+        assert main([*command, "--epochs", "1", "--batch-size", "20", "--threads", "2"]) == 0
+        torch.set_num_threads(1)
+        assert main([*command, "--resume"]) == 0
+        assert torch.get_num_threads() == 2
+        capsys.readouterr()
+        assert main([*command, "--resume", "--threads", "1", "--no-deterministic"]) == 0
+        assert torch.get_num_threads() == 1
+        assert capsys.readouterr().out.startswith("threads was 2 and is 1 now: the run rounds differently")
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(("processes", "launcher"), [(1, ""), (2, "torchrun --nproc-per-node 2 -m ")])
+def test_an_interrupted_run_prints_a_command_that_resumes_it_as_it_was(
+    processes: int, launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object, **__: object) -> Outcome:
+        progress = Progress(step=3)
+        return Outcome(
+            model=nn.Identity(), folder=None, progress=progress, signal=15, is_main=True, processes=processes
+        )
+
+    monkeypatch.setattr("signwise.training.run.train", stopped)
+    assert main(["train", "lenet5-mnist", "--out", str(tmp_path / "a run")]) == 143
+    again = f"{launcher}signwise train lenet5-mnist --out '{tmp_path / 'a run'}' --resume"
+    assert capsys.readouterr().err == f"stopped after step 3; resume with: {again}\n"
 
 
 def test_eval_gives_the_error_that_training_recorded(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

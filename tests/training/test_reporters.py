@@ -83,11 +83,9 @@ def test_only_an_error_below_all_before_it_is_marked_best(capsys: pytest.Capture
     assert [" best" in line for line in lines] == [True, False, True, False]
 
 
-def test_a_resumed_run_says_where_and_names_damaged_checkpoints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_says_where_and_shows_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
     report(PlainReporter(), dataclasses.replace(STARTED, step=20, notes=("x is damaged",)))
-    assert capsys.readouterr().out == (
-        "x is damaged; resuming from the checkpoint before it\nresuming runs/x after step 20 of 50 steps\n"
-    )
+    assert capsys.readouterr().out == "x is damaged\nresuming runs/x after step 20 of 50 steps\n"
 
 
 def test_a_reading_is_a_plain_line(capsys: pytest.CaptureFixture[str]) -> None:

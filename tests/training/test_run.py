@@ -219,6 +219,108 @@ def test_a_checkpoint_cut_short_is_skipped_and_the_run_ends_as_if_it_never_happe
     assert story(tmp_path / "run") == story(tmp_path / "whole")
 
 
+@pytest.fixture
+def arithmetic() -> Iterator[None]:
+    """Leaves PyTorch's threads and determinism as they were."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("arithmetic")
+def test_a_resumed_run_computes_as_it_was_begun_unless_told_otherwise(
+    small: Recipe, options: SmallOptions, tmp_path: Path
+) -> None:
+    short = small.changed(epochs=1)
+    train(short, tmp_path / "run", options=options(threads=2, deterministic=True))
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(False)
+
+    reporter = Events()
+    train(short, tmp_path / "run", options=options(resume=True), reporters=[reporter])
+    assert torch.get_num_threads() == 2 and torch.are_deterministic_algorithms_enabled()
+    assert reporter.started.notes == ()
+
+    reporter = Events()
+    train(short, tmp_path / "run", options=options(resume=True, threads=1), reporters=[reporter])
+    (note,) = reporter.started.notes
+    assert torch.get_num_threads() == 1 and note.startswith("threads was 2 and is 1 now")
+    # The attempt before counts, not the first one.
+    reporter = Events()
+    train(short, tmp_path / "run", options=options(resume=True), reporters=[reporter])
+    assert torch.get_num_threads() == 1 and reporter.started.notes == ()
+    config = read_config(tmp_path / "run")
+    assert [attempt["threads"] for attempt in (config, *config["resumed"])] == [2, 2, 1, 1]
+    assert all(attempt["options"]["deterministic"] for attempt in (config, *config["resumed"]))
+
+
+def test_another_number_of_processes_is_named(small: Recipe, options: SmallOptions, tmp_path: Path) -> None:
+    short = small.changed(epochs=1)
+    train(short, tmp_path / "run", options=options())
+    path = tmp_path / "run" / "config.json"
+    path.write_text(json.dumps(read_config(tmp_path / "run") | {"processes": 2}))
+    reporter = Events()
+    train(short, tmp_path / "run", options=options(resume=True), reporters=[reporter])
+    (note,) = reporter.started.notes
+    assert note.startswith("the run had 2 processes and has 1 now")
+
+
+def test_without_config_json_the_checkpoint_itself_refuses_another_recipe(
+    small: Recipe, options: SmallOptions, story: Story, tmp_path: Path
+) -> None:
+    train(small, tmp_path / "run", options=options())
+    before = story(tmp_path / "run")
+    (tmp_path / "run" / "config.json").unlink()
+    with pytest.raises(SignwiseError, match="begun with seed 0, not 7"):
+        train(small.changed(seed=7), tmp_path / "run", options=options(resume=True))
+    reporter = Events()
+    train(small, tmp_path / "run", options=options(resume=True), reporters=[reporter])
+    (note,) = reporter.started.notes
+    assert "config.json is missing" in note and story(tmp_path / "run") == before
+
+
+def test_without_config_json_a_checkpoint_that_names_no_recipe_is_refused(
+    small: Recipe, options: SmallOptions, tmp_path: Path
+) -> None:
+    train(small, tmp_path / "run", options=options())
+    found, _ = checkpoint.read(tmp_path / "run")
+    assert found is not None
+    record = {name: value for name, value in found.record.items() if name != "recipe"}
+    checkpoint.write(tmp_path / "run", checkpoint.Checkpoint(found.tensors, record))
+    (tmp_path / "run" / "config.json").unlink()
+    with pytest.raises(SignwiseError, match=r"nothing says which recipe .*: restore config.json"):
+        train(small, tmp_path / "run", options=options(resume=True))
+
+
+def test_a_damaged_line_of_the_metrics_does_not_refuse_an_intact_checkpoint(
+    small: Recipe, options: SmallOptions, story: Story, tmp_path: Path
+) -> None:
+    train(small, tmp_path / "run", options=options())
+    before = story(tmp_path / "run")
+    with (tmp_path / "run" / "metrics.jsonl").open("ab") as file:
+        file.write(bytes(40) + b"\n")
+    reporter = Events()
+    train(small, tmp_path / "run", options=options(resume=True), reporters=[reporter])
+    (note,) = reporter.started.notes
+    assert "metrics.jsonl was damaged; dropped line 5" in note and story(tmp_path / "run") == before
+
+
+def test_a_bit_flipped_in_the_step_of_a_checkpoint_does_not_change_the_run(
+    small: Recipe, options: SmallOptions, story: Story, tmp_path: Path
+) -> None:
+    train(small, tmp_path / "run", options=options())
+    before = story(tmp_path / "run")
+    path = tmp_path / "run" / checkpoint.CURRENT
+    content = path.read_bytes()
+    assert content.count(b'\\"step\\":40') == 1
+    path.write_bytes(content.replace(b'\\"step\\":40', b'\\"step\\":41'))
+    reporter = Events()
+    train(small, tmp_path / "run", options=options(resume=True), reporters=[reporter])
+    (note,) = reporter.started.notes
+    assert "is damaged" in note and reporter.started.step == 30 and story(tmp_path / "run") == before
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_with_step_layer_and_advice(
     small: Recipe, options: SmallOptions, tmp_path: Path
 ) -> None:
@@ -262,16 +364,18 @@ def test_a_restart_of_another_job_does_not_take_over_a_run_that_was_there(
         attempt("yours", 1)
 
 
-def test_every_process_trains_the_recipe_of_rank_0(
+@pytest.mark.usefixtures("arithmetic")
+def test_every_process_trains_the_recipe_of_rank_0_with_its_arithmetic(
     small: Recipe, options: SmallOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Other(World):
         def broadcast_text(self, text: str) -> str:
-            return json.dumps(small.changed(epochs=1).to_json())
+            own = json.loads(text)
+            return json.dumps(own | (small.changed(epochs=1).to_json() if "epochs" in own else {"threads": 2}))
 
     world = Other(rank=0, size=1, device=torch.device("cpu"))
     monkeypatch.setattr(run_module, "join_world", lambda device: contextlib.nullcontext(world))
-    assert train(small, options=options()).progress.epochs == 1
+    assert train(small, options=options()).progress.epochs == 1 and torch.get_num_threads() == 2
 
 
 def test_ddp_is_gone_before_the_process_group(

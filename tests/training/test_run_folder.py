@@ -66,11 +66,51 @@ def test_lines_of_later_epochs_and_a_line_cut_short_are_dropped(tmp_path: Path) 
     folder.close()
 
 
+@pytest.mark.parametrize("line", [b"\0" * 40, b"[1]", b'{"epocg": 2}', b'{"epoch": "2"}', b"[" * 100_000])
+def test_a_damaged_line_is_dropped_with_a_note_and_the_others_stay(tmp_path: Path, line: bytes) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    good = [b'{"epoch": 1, "error": 2.5}', b'{"epoch": 2, "error": 1.5}']
+    (tmp_path / "metrics.jsonl").write_bytes(b"\n".join([good[0], line, good[1], b""]))
+    (note,) = folder.keep_epochs("metrics.jsonl", 2)
+    assert note == f"{tmp_path / 'metrics.jsonl'} was damaged; dropped line 2"
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b"\n".join([*good, b""])
+    assert folder.keep_epochs("metrics.jsonl", 2) == []
+    folder.close()
+
+
+def test_records_that_cannot_be_written_back_are_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    folder.append("metrics.jsonl", [{"epoch": 1}])
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", no_space)
+    with pytest.raises(SignwiseError, match=r"cannot write .*metrics.jsonl: No space left on device; .* is intact"):
+        folder.keep_epochs("metrics.jsonl", 1)
+    assert read_records(tmp_path / "metrics.jsonl") == [{"epoch": 1}]
+    folder.close()
+
+
+def test_a_start_removes_unfinished_files_of_its_own_and_no_others(tmp_path: Path) -> None:
+    mine = [".checkpoint.safetensors.0f3c9a12.part", ".config.json.a_b2c3d4.part", ".best.safetensors.00000000.part"]
+    foreign = [".backup.part", ".checkpoint.safetensors.part", ".notes.txt.0f3c9a12.part"]
+    for name in (*mine, *foreign):
+        (tmp_path / name).touch()
+    RunFolder(tmp_path, resume=True).close()
+    assert sorted(path.name for path in tmp_path.glob("*.part")) == sorted(foreign)
+
+
 def test_a_folder_without_a_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(SignwiseError, match="holds no run"):
         read_config(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(FormatError, match="cannot read"):
+        read_config(tmp_path)
+    (tmp_path / "config.json").write_text('{"recipd": {}}')
+    with pytest.raises(FormatError, match="is damaged: it has no recipe"):
         read_config(tmp_path)
     assert read_records(tmp_path / "metrics.jsonl") == []
 

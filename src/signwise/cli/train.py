@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+import shlex
 import sys
 import types
 import typing
@@ -108,10 +109,12 @@ def _add_option_flags(parser: argparse.ArgumentParser) -> None:
         "--device", default="auto", help="cpu, cuda, cuda:1 ... (default: an accelerator if there is one)"
     )
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads per process")
-    group.add_argument("--bfloat16", action="store_true", help="mixed precision")
-    group.add_argument("--compile", dest="compiled", action="store_true", help="compile the step with torch.compile")
-    group.add_argument("--sync-batch-norm", action="store_true", help="batch norm over all processes (accelerators)")
-    group.add_argument("--deterministic", action="store_true", help="bit-identical runs on an accelerator too")
+    # None unless given: a resumed run then keeps the setting that it was begun with.
+    switch = argparse.BooleanOptionalAction
+    group.add_argument("--bfloat16", action=switch, help="mixed precision")
+    group.add_argument("--compile", dest="compiled", action=switch, help="compile the step with torch.compile")
+    group.add_argument("--sync-batch-norm", action=switch, help="batch norm over all processes (accelerators)")
+    group.add_argument("--deterministic", action=switch, help="bit-identical runs on an accelerator too")
     group.add_argument(
         "--checkpoint-minutes",
         type=float,
@@ -196,7 +199,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress = outcome.progress
     if outcome.signal is not None:
         if outcome.is_main:
-            again = f"signwise train {recipe.name} --out {out} --resume"
+            launcher = f"torchrun --nproc-per-node {outcome.processes} -m " if outcome.processes > 1 else ""
+            again = f"{launcher}signwise train {recipe.name} --out {shlex.quote(str(out))} --resume"
             print(f"stopped after step {progress.step}; resume with: {again}", file=sys.stderr)
         return 128 + outcome.signal
     if outcome.is_main:

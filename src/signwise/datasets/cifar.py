@@ -4,19 +4,21 @@ Binary: records of one label byte (CIFAR-10), or a coarse and a fine one (CIFAR-
 channel by channel. Pickled, as torchvision downloads them: a dictionary with the same pixels as an array of (N, 3072)
 and the labels as a list.
 
-A pickle is a program: it names functions and calls them. The unpickler here maps the few names that a byte array needs
-to inert stand-ins defined in this module, and refuses every other name. Not even numpy's own code sees the file.
+A pickle is a program: it names functions and calls them. The reader here is an interpreter of its own for the few
+opcodes that a dictionary of byte arrays, lists, texts and numbers needs. Any other opcode, name, nesting or key is
+refused before anything is built from it. Neither Python's unpickler nor numpy's sees the file.
 
 https://www.cs.toronto.edu/~kriz/cifar.html
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
-import pickle
+import pickletools
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ import numpy.typing as npt
 from signwise.datasets.images import Split
 from signwise.datasets.known_file import KnownFile
 from signwise.errors import DataError
+from signwise.text import printable
 
 _IMAGE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
@@ -110,8 +113,10 @@ class PickledLayout(_CifarLayout):
 def unpickle_arrays(content: bytes, *, source: str) -> dict[str, Any]:
     """Unpickle a dictionary of byte arrays, lists, strings and numbers, without running any code of the file.
 
+    Time and memory are proportional to the length of the content.
+
     Args:
-        content: the pickle, written by Python 2 or 3.
+        content: the pickle, written by Python 2 or 3 with protocol 2, 3 or 4.
         source: the name of the file, for error messages.
 
     Returns:
@@ -121,75 +126,223 @@ def unpickle_arrays(content: bytes, *, source: str) -> dict[str, Any]:
         DataError: if the content is not such a pickle.
 
     Example:
+        >>> import pickle
         >>> unpickle_arrays(pickle.dumps({"labels": [1, 2]}), source="batch")
         {'labels': [1, 2]}
     """
     try:
-        loaded = _Unpickler(io.BytesIO(content), encoding="bytes").load()
-    # A damaged pickle may raise nearly any exception: the documentation of pickle gives no complete list.
+        loaded = _Interpreter(content).run()
+    # The readers of the arguments in pickletools raise several kinds of exceptions on damaged content.
     except Exception as error:
-        raise DataError(f"{source} is not a pickle that can be read here: {error}") from error
+        raise DataError(printable(f"{source} is not a pickle that can be read here: {error}")) from error
     if not isinstance(loaded, dict):
-        raise DataError(f"{source} should hold a dictionary, found {type(loaded).__name__}")
-    return {_text(key): _plain(value) for key, value in loaded.items()}
+        raise DataError(f"{source} should hold a dictionary, found {type(loaded).__name__.strip('_')}")
+    return {_text(key): value.array if isinstance(value, _Array) else value for key, value in loaded.items()}
 
 
-class _ByteType:
-    """Stand-in for ``numpy.dtype`` that accepts the type of bytes alone."""
-
-    def __init__(self, code: str | bytes, *_: object) -> None:
-        if code not in ("u1", b"u1", "|u1", b"|u1"):
-            raise pickle.UnpicklingError(f"only arrays of bytes are admitted, not of {code!r}")
-
-    def __setstate__(self, state: object) -> None:
-        """Ignore byte order and alignment: bytes have neither."""
+class _UnpicklingError(Exception):
+    """The pickle holds something that a CIFAR file has no need of."""
 
 
-class _ByteArray:
-    """Stand-in for ``numpy.ndarray``: pickle creates it empty and then sets its state."""
+class _Mark:
+    """Where the items of a tuple, list or dictionary begin on the stack."""
+
+
+class _Type:
+    """``numpy.dtype`` of bytes, the only one that is admitted."""
+
+
+class _Array:
+    """``numpy.ndarray``: created empty, filled by the state that follows."""
 
     array: npt.NDArray[np.uint8] | None = None
 
-    def __setstate__(self, state: tuple[int, tuple[int, ...], _ByteType, bool, bytes]) -> None:
-        _, shape, kind, fortran_order, content = state
-        if not isinstance(kind, _ByteType) or fortran_order or not isinstance(content, bytes):
-            raise pickle.UnpicklingError("only arrays of bytes in row order are admitted")
-        if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) != len(content):
-            raise pickle.UnpicklingError(f"an array of {shape} cannot have {len(content)} bytes")
-        self.array = np.frombuffer(content, np.uint8).reshape(shape)
+
+@dataclass(frozen=True)
+class _Name:
+    """A function or class that the pickle names; only a call gives it a meaning."""
+
+    name: str
 
 
-def _reconstruct(*_: object) -> _ByteArray:
-    return _ByteArray()
+class _Tuple(tuple[Any, ...]):
+    """A tuple that knows whether it holds tuples, which bounds the depth without looking inside."""
+
+    is_nested = False
 
 
-def _encode(text: str, encoding: str) -> bytes:
-    # How Python 3 writes bytes in the old protocols; other encodings may run code of their own.
-    if encoding not in ("latin1", "latin-1"):
-        raise pickle.UnpicklingError(f"the encoding {encoding!r} is not admitted")
-    return text.encode("latin-1")
-
-
-_ADMITTED: dict[tuple[str, str], Any] = {
-    ("numpy", "dtype"): _ByteType,
-    ("numpy", "ndarray"): _ByteArray,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # its name since numpy 2
-    ("_codecs", "encode"): _encode,
+_ARRAY, _TYPE, _RECONSTRUCT, _ENCODE = map(_Name, ("ndarray", "dtype", "_reconstruct", "encode"))
+_NAMES = {
+    ("numpy", "dtype"): _TYPE,
+    ("numpy", "ndarray"): _ARRAY,
+    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # its name since numpy 2
+    ("_codecs", "encode"): _ENCODE,  # how Python 3 writes bytes with protocol 2
 }
+_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_TEXTS = ("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
+_BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8")
+_STRINGS = ("BINSTRING", "SHORT_BINSTRING")  # of Python 2: bytes, which pickletools gives as Latin-1
+_INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1")
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_MEMO = ("BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET")
+_OTHERS = ("PROTO", "FRAME", "STOP", "MARK", "TUPLE", "EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM")
+_CALLS = ("SETITEMS", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD")
+_ADMITTED = {*_CONSTANTS, *_TEXTS, *_BYTES, *_STRINGS, *_INTEGERS, *_TUPLES, *_MEMO, *_OTHERS, *_CALLS}
+_OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes if opcode.name in _ADMITTED}
+_SCALARS = (str, bytes, int, bool, type(None))
+_MOST_IN_A_TUPLE = 16  # numpy's longest has nine
 
 
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ADMITTED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}; only arrays of bytes are admitted") from None
+@dataclass
+class _Interpreter:
+    """Reads a pickle opcode by opcode.
+
+    A dictionary holds anything but dictionaries, under keys of text; a list holds scalars; a tuple holds anything but
+    lists and dictionaries, and its tuples hold none. So nothing here is deep, and nothing is hashed but text.
+    """
+
+    content: bytes
+    stack: list[Any] = field(default_factory=list)
+    memo: dict[int, Any] = field(default_factory=dict)
+    encoded: int = 0
+
+    def run(self) -> Any:
+        stream = io.BytesIO(self.content)
+        while code := stream.read(1):
+            opcode = _OPCODES.get(code)
+            if opcode is None:  # before its argument is read
+                raise _UnpicklingError(f"its opcode {code!r} is not admitted")
+            argument = None if opcode.arg is None else opcode.arg.reader(stream)
+            if opcode.name == "STOP":
+                return self.stack.pop()
+            self._execute(opcode.name, argument)
+        raise _UnpicklingError("it is cut short")
+
+    def _execute(self, name: str, argument: Any) -> None:
+        stack = self.stack
+        if name in _CONSTANTS:
+            stack.append(_CONSTANTS[name])
+        elif name in _TEXTS or name in _BYTES or name in _INTEGERS:
+            stack.append(argument)
+        elif name in _STRINGS:
+            stack.append(argument.encode("latin-1"))
+        elif name in _MEMO:
+            self._remember_or_recall(name, argument)
+        elif name == "MARK":
+            stack.append(_Mark())
+        elif name in _TUPLES:
+            self._push_tuple([stack.pop() for _ in range(_TUPLES[name])][::-1])
+        elif name == "TUPLE":
+            self._push_tuple(self._pop_to_mark())
+        elif name in ("EMPTY_LIST", "EMPTY_DICT"):
+            stack.append([] if name == "EMPTY_LIST" else {})
+        elif name in ("APPEND", "APPENDS"):
+            items = [stack.pop()] if name == "APPEND" else self._pop_to_mark()
+            self._append(stack[-1], items)
+        elif name in ("SETITEM", "SETITEMS"):
+            pairs = [stack.pop(), stack.pop()][::-1] if name == "SETITEM" else self._pop_to_mark()
+            self._set_items(stack[-1], pairs)
+        elif name == "GLOBAL":
+            module, _, attribute = argument.partition(" ")
+            stack.append(self._name(module, attribute))
+        elif name == "STACK_GLOBAL":
+            attribute, module = stack.pop(), stack.pop()
+            stack.append(self._name(module, attribute))
+        elif name == "REDUCE":
+            arguments, function = stack.pop(), stack.pop()
+            stack.append(self._call(function, arguments))
+        elif name == "BUILD":
+            state = stack.pop()
+            _set_state(stack[-1], state)
+
+    def _remember_or_recall(self, name: str, index: int | None) -> None:
+        if name in ("BINGET", "LONG_BINGET"):
+            assert index is not None
+            self.stack.append(self.memo[index])
+        elif isinstance(self.stack[-1], _Mark):
+            raise _UnpicklingError("it remembers a mark")
+        else:
+            self.memo[len(self.memo) if index is None else index] = self.stack[-1]
+
+    def _pop_to_mark(self) -> list[Any]:
+        items = []
+        while not isinstance(item := self.stack.pop(), _Mark):
+            items.append(item)
+        return items[::-1]
+
+    def _push_tuple(self, items: list[Any]) -> None:
+        made = _Tuple(items)
+        made.is_nested = any(isinstance(item, _Tuple) for item in items)
+        is_deep = any(isinstance(item, (list, dict)) or (isinstance(item, _Tuple) and item.is_nested) for item in items)
+        if is_deep or len(items) > _MOST_IN_A_TUPLE:
+            raise _UnpicklingError("a tuple is too deep or too long")
+        self.stack.append(made)
+
+    def _append(self, target: object, items: list[Any]) -> None:
+        if type(target) is not list or not all(isinstance(item, _SCALARS) for item in items):
+            raise _UnpicklingError("a list may hold texts and numbers only")
+        target.extend(items)
+
+    def _set_items(self, target: object, pairs: list[Any]) -> None:
+        keys, values = pairs[::2], pairs[1::2]
+        if type(target) is not dict or len(keys) != len(values):
+            raise _UnpicklingError("it sets items of something that is no dictionary")
+        if not all(isinstance(key, (str, bytes)) for key in keys):
+            raise _UnpicklingError("a key of a dictionary must be text")
+        if any(isinstance(value, (dict, _Name, _Type, _Mark)) for value in values):
+            raise _UnpicklingError("a dictionary may hold arrays, lists, texts and numbers only")
+        target.update(zip(keys, values, strict=True))
+
+    def _name(self, module: object, attribute: object) -> _Name:
+        if isinstance(module, str) and isinstance(attribute, str):
+            with contextlib.suppress(KeyError):
+                return _NAMES[module, attribute]
+            raise _UnpicklingError(f"it asks for {module:.100}.{attribute:.100}; only arrays of bytes are admitted")
+        raise _UnpicklingError("it asks for a name that is no text")
+
+    def _call(self, function: object, arguments: object) -> object:
+        if not isinstance(arguments, _Tuple):
+            raise _UnpicklingError("it calls something without a tuple of arguments")
+        if function is _RECONSTRUCT:
+            return _Array()
+        if function is _TYPE:
+            code = arguments[0] if arguments else None
+            if not isinstance(code, (str, bytes)) or code not in ("u1", b"u1", "|u1", b"|u1"):
+                raise _UnpicklingError("only arrays of bytes are admitted")
+            return _Type()
+        if function is _ENCODE:
+            return self._encode(*arguments)
+        raise _UnpicklingError("it calls something that is no function")
+
+    def _encode(self, text: object, encoding: object) -> bytes:
+        # Other encodings may run code of their own.
+        if not isinstance(encoding, str) or encoding not in ("latin1", "latin-1"):
+            shown = encoding[:100] if isinstance(encoding, str) else type(encoding).__name__
+            raise _UnpicklingError(f"the encoding {shown!r} is not admitted")
+        if not isinstance(text, str):
+            raise _UnpicklingError("it encodes something that is no text")
+        # A text that is remembered could be encoded again and again.
+        self.encoded += len(text)
+        if self.encoded > len(self.content):
+            raise _UnpicklingError("it encodes more text than it holds")
+        return text.encode("latin-1")
 
 
-def _text(key: object) -> str:
-    return key.decode("latin-1") if isinstance(key, bytes) else str(key)
+def _set_state(target: object, state: object) -> None:
+    if isinstance(target, _Type):
+        return  # byte order and alignment: bytes have neither
+    if not isinstance(target, _Array) or target.array is not None or not isinstance(state, _Tuple) or len(state) != 5:
+        raise _UnpicklingError("it sets the state of something that is no new array")
+    _, shape, kind, fortran_order, content = state
+    if not isinstance(kind, _Type) or fortran_order is not False or not isinstance(content, bytes):
+        raise _UnpicklingError("only arrays of bytes in row order are admitted")
+    if not isinstance(shape, _Tuple) or not all(type(size) is int for size in shape):
+        raise _UnpicklingError("the shape of an array must be integers")
+    if any(size < 0 for size in shape) or math.prod(shape) != len(content):
+        raise _UnpicklingError(f"an array of {' x '.join(map(str, shape))} cannot have {len(content)} bytes")
+    target.array = np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _plain(value: object) -> object:
-    return value.array if isinstance(value, _ByteArray) else value
+def _text(key: str | bytes) -> str:
+    return key.decode("latin-1") if isinstance(key, bytes) else key

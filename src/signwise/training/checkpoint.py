@@ -1,7 +1,8 @@
 """The state of a run in one file, written whole or not at all; the previous checkpoint stays until the next.
 
-A checkpoint is a safetensors file: tensors by name, and in its metadata one key ``signwise`` with a JSON object. The
-JSON holds a checksum of the tensors, so that a damaged file is recognized and the previous checkpoint used instead.
+A checkpoint is a safetensors file: tensors by name, and in its metadata one key ``signwise`` with a JSON object, the
+record. The record holds a checksum of everything, itself included, so that a damaged file is recognized and the
+previous checkpoint used instead. Files of version 1 have a checksum of the tensors alone; they are still read.
 
     network/NAME            parameters and buffers; latent weights as they are
     optimizer/NAME/KEY      the optimizer's state of a parameter: its momentum
@@ -34,7 +35,8 @@ from signwise.training.step import Stepper
 
 CURRENT = "checkpoint.safetensors"
 PREVIOUS = "checkpoint.previous.safetensors"
-_VERSION = 1
+_VERSION = 2
+_TENSORS_ONLY = 1  # the version whose checksum leaves out the record
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,26 +72,60 @@ class Progress:
     last_error: float | None = None
     seconds: float = 0.0
 
+    @classmethod
+    def from_json(cls, record: object) -> Progress:
+        """The progress in a checkpoint's record.
 
-def _checksum(tensors: Mapping[str, Tensor]) -> int:
+        Raises:
+            TypeError: the record has other fields, or values of other types.
+        """
+        if not isinstance(record, dict):
+            raise TypeError(f"its progress is {record!r}")
+        progress = cls(**record)
+        counts = (progress.step, progress.epochs, progress.best_epoch or 0)
+        numbers = (progress.best_error or 0.0, progress.last_error or 0.0, progress.seconds)
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise TypeError(f"its progress counts {counts}")
+        if not all(type(number) in (int, float) for number in numbers):
+            raise TypeError(f"its progress measures {numbers}")
+        return progress
+
+
+def _checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> int:
+    covers_record = record["version"] != _TENSORS_ONLY
     value = 0
     for name in sorted(tensors):
-        value = zlib.crc32(name.encode(), value)
-        value = zlib.crc32(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data, value)
+        tensor = tensors[name]
+        form = f" {tensor.dtype} {list(tensor.shape)}" if covers_record else ""
+        value = zlib.crc32((name + form).encode(), value)
+        value = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data, value)
+    if covers_record:
+        value = zlib.crc32(_json({key: record[key] for key in record if key != "checksum"}).encode(), value)
     return value
+
+
+def _json(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], keep: Path | None = None
 ) -> None:
-    """Write a safetensors file with a JSON record; a file already at ``path`` is renamed to ``keep``.
+    """Write a safetensors file with a JSON record.
+
+    Args:
+        path: the file.
+        tensors: its tensors.
+        record: its record.
+        keep: the new name of a checkpoint that is already at ``path``. A damaged one is overwritten instead, so that
+            it never takes the place of a good one.
 
     Raises:
         SignwiseError: the disk is full or the folder cannot be written; the file already there is intact.
     """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    envelope = dict(record) | {"version": _VERSION, "checksum": _checksum(ready)}
-    text = json.dumps(envelope, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    envelope = dict(record) | {"version": _VERSION}
+    text = _json(envelope | {"checksum": _checksum(ready, envelope)})
     try:
         with atomic_write(path) as file:
             file.write(save(ready, metadata={"signwise": text}))
@@ -97,7 +133,7 @@ def write_tensors(
             os.fsync(file.fileno())
             # The old file may only move once the new bytes are safe. A crash before the new file has its name leaves
             # the old one under the name of the previous checkpoint, where read() finds it.
-            if keep is not None and path.exists():
+            if keep is not None and _is_good(path):
                 path.replace(keep)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -117,18 +153,37 @@ def read_tensors(path: Path) -> Checkpoint:
         tensors = load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         record = json.loads(header["__metadata__"]["signwise"])
-        version, checksum = record["version"], record["checksum"]
+        version = record["version"]
+        is_known = version in (_TENSORS_ONLY, _VERSION)
+        is_intact = is_known and record["checksum"] == _checksum(tensors, record)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from error
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise FormatError(f"{path} is cut short or was not written by signwise: {error}") from error
-    if version != _VERSION:
-        raise FormatError(f"{path} has version {version} of the format; this signwise reads version {_VERSION}")
-    if checksum != _checksum(tensors):
+    if not is_known:
+        raise FormatError(f"{path} has version {version} of the format; this signwise reads versions 1 to {_VERSION}")
+    if not is_intact:
         raise FormatError(f"{path} is damaged: its checksum does not match its contents")
     return Checkpoint(tensors, record)
+
+
+def _read_checkpoint(path: Path) -> Checkpoint:
+    found = read_tensors(path)
+    try:
+        Progress.from_json(found.record["progress"])
+    except (KeyError, TypeError) as error:
+        raise FormatError(f"{path} is damaged: its record does not fit: {error}") from error
+    return found
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        _read_checkpoint(path)
+    except (FormatError, FileNotFoundError):
+        return False
+    return True
 
 
 def write(folder: Path, checkpoint: Checkpoint) -> None:
@@ -150,7 +205,7 @@ def read(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     for name in (CURRENT, PREVIOUS):
         path = folder / name
         try:
-            return read_tensors(path), complaints
+            return _read_checkpoint(path), complaints
         except FileNotFoundError:
             continue
         except FormatError as error:
@@ -167,12 +222,19 @@ def capture(stepper: Stepper, progress: Progress) -> Checkpoint:
     for name, parameter in stepper.model.named_parameters():
         for key, value in stepper.optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer/{name}/{key}"] = value
-    return Checkpoint(tensors, {"kind": "checkpoint", "progress": dataclasses.asdict(progress)})
+    record = {"kind": "checkpoint", "progress": dataclasses.asdict(progress), "recipe": stepper.recipe.to_json()}
+    return Checkpoint(tensors, record)
 
 
 def restore_(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
-    """Bring a run to the state of its checkpoint; the inverse of :func:`capture`."""
+    """Bring a run to the state of its checkpoint; the inverse of :func:`capture`.
+
+    Raises:
+        FormatError: the checkpoint belongs to another model, or is not one of a run.
+    """
     tensors = dict(checkpoint.tensors)
+    if "totals" not in tensors:
+        raise FormatError("the checkpoint has no tensor 'totals': it was not written by a run")
     load_model_(stepper.model, tensors)
     for name, parameter in stepper.model.named_parameters():
         state = _below(tensors, f"optimizer/{name}/")
@@ -181,7 +243,7 @@ def restore_(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
     stepper.totals.copy_(tensors["totals"])
     device = stepper.world.device
     stepper.signs = {name: signs.to(device) for name, signs in _below(tensors, "signs/").items()}
-    return Progress(**checkpoint.record["progress"])
+    return Progress.from_json(checkpoint.record["progress"])
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

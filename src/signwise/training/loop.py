@@ -38,7 +38,7 @@ class Started:
         total_steps: steps of the whole run.
         best_error: the lowest error of earlier attempts, in percent.
         seconds: time spent in earlier attempts.
-        notes: sentences about damaged checkpoints that were skipped.
+        notes: sentences about damaged files that were skipped, and about what differs from earlier attempts.
     """
 
     recipe: Recipe

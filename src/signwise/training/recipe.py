@@ -42,6 +42,9 @@ OPTIMIZERS = ("sgdw", "adam")
 DECAYS = ("steps", "linear", "cosine")
 INITIALIZATIONS = ("pytorch", "glorot", "method")
 
+ARITHMETIC = ("threads", "bfloat16", "compiled", "sync_batch_norm", "deterministic")
+"""The options that change how floats are rounded. A resumed run keeps them unless they are given anew."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -206,11 +209,14 @@ class Recipe:
 class Options:
     """Device, precision, checkpoints and records of a run.
 
+    ``None`` for ``threads``, ``bfloat16``, ``compiled``, ``sync_batch_norm`` or ``deterministic`` means: as the run was
+    begun, if it is resumed; PyTorch's default number of threads and off, if it starts.
+
     Args:
         data: folder with the data set; ``None`` for the cache.
         resume: continue from the run folder's checkpoint, or start if there is none.
         device: a PyTorch device such as ``cpu`` or ``cuda:1``; ``auto`` for an accelerator if there is one.
-        threads: CPU threads per process; ``None`` for PyTorch's default.
+        threads: CPU threads per process.
         bfloat16: mixed precision: matrix products in bfloat16, weights and statistics in float32.
         compiled: compile the forward and backward pass with ``torch.compile``.
         sync_batch_norm: batch-norm statistics over all processes; accelerators only.
@@ -229,10 +235,10 @@ class Options:
     resume: bool = False
     device: str = "auto"
     threads: int | None = None
-    bfloat16: bool = False
-    compiled: bool = False
-    sync_batch_norm: bool = False
-    deterministic: bool = False
+    bfloat16: bool | None = None
+    compiled: bool | None = None
+    sync_batch_norm: bool | None = None
+    deterministic: bool | None = None
     checkpoint_minutes: float = 3.0
     tensorboard: bool = True
     watch: tuple[str, ...] = ()
@@ -248,3 +254,27 @@ class Options:
         record = dataclasses.asdict(self) | {"data": None if self.data is None else str(self.data)}
         del record["resume"]
         return record
+
+    def as_begun(self, recorded: Mapping[str, Any]) -> tuple[Options, list[str]]:
+        """These options with the recorded arithmetic wherever they leave it open.
+
+        Args:
+            recorded: an attempt at the run as ``config.json`` records it, with ``options`` and ``threads``.
+
+        Returns:
+            The options, and one sentence per setting that differs from the record.
+
+        Example:
+            >>> options, notes = Options(bfloat16=True).as_begun({"threads": 2, "options": {"bfloat16": False}})
+            >>> options.threads, options.bfloat16, notes
+            (2, True, ['bfloat16 was False and is True now: the run rounds differently from here on'])
+        """
+        begun: dict[str, Any] = {name: recorded.get("options", {}).get(name) or False for name in ARITHMETIC}
+        begun["threads"] = recorded.get("threads")  # the number in use, also where the options named none
+        given = {name: getattr(self, name) for name in ARITHMETIC if getattr(self, name) is not None}
+        notes = [
+            f"{name} was {begun[name]} and is {value} now: the run rounds differently from here on"
+            for name, value in given.items()
+            if begun[name] not in (None, value)
+        ]
+        return dataclasses.replace(self, **begun | given), notes

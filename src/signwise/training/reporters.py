@@ -79,7 +79,7 @@ class PlainReporter(Reporter):
 
     def _start(self, event: Started) -> None:
         for note in event.notes:
-            self.line(f"{note}; resuming from the checkpoint before it")
+            self.line(note)
         if event.step:
             self.line(f"resuming {event.folder} after step {event.step} of {event.total_steps} steps")
         else:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,7 +26,7 @@ from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore
 from signwise.training.data import standardized_data
 from signwise.training.distributed import World, join_world
 from signwise.training.loop import Loop, Reporter
-from signwise.training.recipe import Options, Recipe
+from signwise.training.recipe import ARITHMETIC, Options, Recipe
 from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
 from signwise.training.step import Stepper, build_model, steps_per_epoch
@@ -44,6 +45,7 @@ class Outcome:
         progress: how far the run came, and its errors.
         signal: the signal that stopped the run early, or ``None``.
         is_main: whether this is rank 0.
+        processes: the number of processes that trained together.
     """
 
     model: nn.Module
@@ -51,6 +53,7 @@ class Outcome:
     progress: Progress
     signal: int | None
     is_main: bool
+    processes: int = 1
 
 
 def train(
@@ -63,7 +66,8 @@ def train(
     """Train a recipe's model, or resume a run that was interrupted.
 
     Ctrl-C and SIGTERM stop the run after the current step, with a checkpoint; a second Ctrl-C stops it at once. Under
-    ``torchrun`` every process calls this with the same arguments.
+    ``torchrun`` every process calls this with the same arguments. A resumed run computes as it did before: see
+    :class:`~signwise.training.recipe.Options` for the settings that it keeps.
 
     Args:
         recipe: what to learn; :func:`~signwise.training.get_recipe` has the paper's.
@@ -86,11 +90,6 @@ def train(
     """
     if options.resume and out is None:
         raise SignwiseError("`resume` needs `out`: without a folder there is nothing to resume from")
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    if options.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA refuses matrix products
-        torch.use_deterministic_algorithms(True)
     path = None if out is None else Path(out)
     with join_world(options.device) as world, _stop_on_signal() as stop:
         # DDP lives in a separate function, so that it is gone before the process group is. If it held the last
@@ -108,6 +107,7 @@ def _train_in(
     folder = RunFolder(out, resume=resume) if out is not None and world.is_main else None
     audience = list(reporters) if world.is_main else []
     try:
+        options, notes = _with_arithmetic(options, world, folder)
         data = _load(recipe, options, world)
         prepared = standardized_data(
             data,
@@ -128,7 +128,7 @@ def _train_in(
             tensorboard = [TensorBoardReporter(folder.path, layers)] if options.tensorboard else []
             # Records first: whoever sees an epoch in the terminal finds it on disk.
             audience = [MetricsReporter(folder), LayerStateReporter(folder, layers), *tensorboard, *audience]
-        progress, notes = _start_or_resume(stepper, options, folder, data)
+        progress, more_notes = _start_or_resume(stepper, options, folder, data)
         loop = Loop(
             stepper,
             progress,
@@ -137,7 +137,7 @@ def _train_in(
             checkpoint_minutes=options.checkpoint_minutes,
             should_stop=lambda: stop.signal is not None,
         )
-        loop.run(notes=notes)
+        loop.run(notes=(*notes, *more_notes))
         is_finished = progress.step == stepper.total_steps
         if folder is not None and is_finished:
             _record_end(folder, progress)
@@ -148,7 +148,14 @@ def _train_in(
             folder.close()
     # A run that stopped early was asked to, if not by a signal to this process then by one to another.
     number = None if is_finished else stop.signal or signal.SIGTERM
-    return Outcome(model=model.eval(), folder=out, progress=progress, signal=number, is_main=world.is_main)
+    return Outcome(
+        model=model.eval(),
+        folder=out,
+        progress=progress,
+        signal=number,
+        is_main=world.is_main,
+        processes=world.size,
+    )
 
 
 class _Stop:
@@ -187,6 +194,33 @@ def _was_begun_by(job: str | None, folder: Path) -> bool:
     return any(attempt.get("job") == job for attempt in (config, *config.get("resumed", [])))
 
 
+def _with_arithmetic(options: Options, world: World, folder: RunFolder | None) -> tuple[Options, list[str]]:
+    """Make PyTorch round as the run did before.
+
+    Returns:
+        The options with the settings that are in effect, and one sentence per difference from the attempt before.
+    """
+    notes: list[str] = []
+    if folder is not None and (folder.path / "config.json").exists():
+        config = read_config(folder.path)
+        before = {"options": {}} | (config.get("resumed") or [config])[-1]
+        options, notes = options.as_begun(before)
+        then, now = before.get("processes", world.size), world.size
+        if then != now:
+            notes.append(f"the run had {then} processes and has {now} now: it rounds differently from here on")
+        if (options.threads or 0) > (os.cpu_count() or 1):
+            notes.append(f"{options.threads} threads as before, on {os.cpu_count()} cores: set threads for more speed")
+    # From rank 0, which alone sees the folder, to every process.
+    settings = json.loads(world.broadcast_text(json.dumps({name: getattr(options, name) for name in ARITHMETIC})))
+    options = dataclasses.replace(options, **settings)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    if options.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA refuses matrix products
+        torch.use_deterministic_algorithms(True)
+    return options, notes
+
+
 def _load(recipe: Recipe, options: Options, world: World) -> ImageData:
     # Rank 0 first: it may have to download, and the others then find the files.
     if world.is_main:
@@ -200,17 +234,22 @@ def _start_or_resume(
 ) -> tuple[Progress, tuple[str, ...]]:
     found, notes = None, list[str]()
     if folder is not None:
-        found, notes = checkpoint.read(folder.path)
+        found, damaged = checkpoint.read(folder.path)
+        notes = [f"{note}; resuming from the checkpoint before it" for note in damaged]
         config = _config(stepper, options, data)
         if (folder.path / "config.json").exists():
             config = _with_attempt(read_config(folder.path), config, found)
+        elif found is not None:
+            # Without config.json the checkpoint itself says what it belongs to.
+            _refuse_other_recipe(found.record.get("recipe"), config["recipe"])
+            notes.append(f"{folder.path / 'config.json'} is missing: its record of the attempts before is lost")
         folder.write_config(config)
     found = broadcast_checkpoint(stepper.world, found)
     progress = Progress() if found is None else restore_(stepper, found)
     if folder is not None:
         for name in ("metrics.jsonl", "state.jsonl"):
             # Without a checkpoint the run starts over, and so do its records, including the state before step 0.
-            folder.keep_epochs(name, progress.epochs if found is not None else -1)
+            notes += folder.keep_epochs(name, progress.epochs if found is not None else -1)
     return progress, tuple(notes)
 
 
@@ -245,15 +284,24 @@ def _with_attempt(
     recorded: dict[str, Any], config: dict[str, Any], found: checkpoint.Checkpoint | None
 ) -> dict[str, Any]:
     """The recorded configuration with this attempt added; the recipe must be the recorded one."""
-    begun, asked = Recipe.from_json(recorded["recipe"]).to_json(), config["recipe"]
+    _refuse_other_recipe(recorded["recipe"], config["recipe"])
+    step = 0 if found is None else found.record["progress"]["step"]
+    attempt = {"step": step} | {name: config[name] for name in ATTEMPT}
+    return recorded | {"resumed": [*recorded.get("resumed", []), attempt]}
+
+
+def _refuse_other_recipe(recorded: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> None:
+    if recorded is None:
+        raise SignwiseError(
+            "the folder has a checkpoint and no config.json, so nothing says which recipe the run was begun with: "
+            "restore config.json, or choose another `out`"
+        )
+    begun = Recipe.from_json(recorded).to_json()
     changed = [f"{name} {begun[name]}, not {asked[name]}" for name in asked if begun[name] != asked[name]]
     if changed:
         raise SignwiseError(
             f"the run was begun with {'; '.join(changed)}: resume it with the same recipe, or choose another `out`"
         )
-    step = 0 if found is None else found.record["progress"]["step"]
-    attempt = {"step": step} | {name: config[name] for name in ATTEMPT}
-    return recorded | {"resumed": [*recorded.get("resumed", []), attempt]}
 
 
 def _record_end(folder: RunFolder, progress: Progress) -> None:

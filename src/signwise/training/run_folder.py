@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from signwise import datasets
-from signwise.atomic import atomic_write
+from signwise.atomic import atomic_write, remove_unfinished
 from signwise.errors import FormatError, SignwiseError
 from signwise.layers import relaxed
 from signwise.models import Standardize
@@ -33,6 +33,9 @@ from signwise.training.distributed import World
 from signwise.training.evaluate import score
 from signwise.training.recipe import Recipe
 from signwise.training.step import binarization_schedule, build_model
+
+# The files that a run replaces; a process that is killed meanwhile leaves an unfinished one behind.
+_REPLACED = ("config.json", "metrics.jsonl", "state.jsonl", checkpoint.CURRENT, "best.safetensors", "last.safetensors")
 
 try:
     import fcntl
@@ -44,15 +47,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The ``config.json`` of a run.
 
     Raises:
-        SignwiseError: the folder holds no run, or the file is not JSON.
+        SignwiseError: the folder holds no run, or the file is not the record of one.
     """
     path = folder / "config.json"
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SignwiseError(f"{folder} holds no run: it has no config.json") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FormatError(f"cannot read {path}: {error}") from error
+    if not isinstance(config, dict) or not isinstance(config.get("recipe"), dict):
+        raise FormatError(f"{path} is damaged: it has no recipe")
     return config
 
 
@@ -66,11 +71,24 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     """The complete lines of a ``.jsonl`` file, without a last line that a crash cut short."""
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
     try:
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in _complete_lines(path)]
     except ValueError as error:
         raise FormatError(f"{path} has a line that is not JSON: {error}") from error
+
+
+def _complete_lines(path: Path) -> list[bytes]:
+    return path.read_bytes().split(b"\n")[:-1]
+
+
+def _epoch_of(line: bytes) -> int | None:
+    """The epoch that a line of a ``.jsonl`` file is about; ``None`` for a damaged line."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    epoch = record.get("epoch") if isinstance(record, dict) else None
+    return epoch if type(epoch) is int else None
 
 
 class RunFolder:
@@ -110,9 +128,8 @@ class RunFolder:
         names = ("config.json", checkpoint.CURRENT, checkpoint.PREVIOUS)
         if not resume and any((self.path / name).exists() for name in names):
             raise SignwiseError(f"{self.path} already holds a run: continue it with `resume`, or choose another `out`")
-        # A process that was killed while writing leaves its unfinished file behind.
-        for unfinished in self.path.glob(".*.part"):
-            unfinished.unlink(missing_ok=True)
+        for name in _REPLACED:
+            remove_unfinished(self.path / name)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write ``config.json``, whole or not at all."""
@@ -134,13 +151,24 @@ class RunFolder:
             reason = error.strerror or str(error)
             raise SignwiseError(f"cannot write {self.path / name}: {reason}; the checkpoint is intact") from error
 
-    def keep_epochs(self, name: str, epochs: int) -> None:
-        """Drop the lines of a ``.jsonl`` file about epochs after ``epochs``: the resumed run writes them again."""
+    def keep_epochs(self, name: str, epochs: int) -> list[str]:
+        """Drop the lines of a ``.jsonl`` file about epochs after ``epochs``: the resumed run writes them again.
+
+        Returns:
+            A sentence about damaged lines, if there were any; they are dropped too.
+        """
         path = self.path / name
-        if path.exists():
-            kept = [record for record in read_records(path) if record["epoch"] <= epochs]
+        if not path.exists():
+            return []
+        try:
+            lines = [(_epoch_of(line), line) for line in _complete_lines(path)]
             with atomic_write(path) as file:
-                file.write("".join(json.dumps(record) + "\n" for record in kept).encode())
+                file.writelines(line + b"\n" for epoch, line in lines if epoch is not None and epoch <= epochs)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SignwiseError(f"cannot write {path}: {reason}; the checkpoint is intact") from error
+        damaged = [str(number) for number, (epoch, _) in enumerate(lines, start=1) if epoch is None]
+        return [f"{path} was damaged; dropped line {', '.join(damaged)}"] if damaged else []
 
     def close(self) -> None:
         """Release the folder for the next process."""

@@ -162,7 +162,7 @@ class Stepper:
         self.check_every = 1 if world.device.type == "cpu" else 20
         self._augment = Augment(flip=recipe.flip, translate=recipe.translate, zoom=recipe.zoom)
         self._generator = torch.Generator()
-        self._bfloat16 = options.bfloat16
+        self._bfloat16 = bool(options.bfloat16)
         _use_channels_last_(model, world)
         wrapped = world.wrap(model)
         self._forward: Callable[[Tensor], Tensor] = torch.compile(wrapped) if options.compiled else wrapped
