@@ -17,8 +17,9 @@ import pytest
 
 from signwise import datasets
 from signwise.datasets import DATASETS, Dataset
+from signwise.datasets.archive import Archive
 from signwise.datasets.cifar import BinaryLayout
-from signwise.datasets.download import Archive, Download, Files
+from signwise.datasets.download import Download, Files
 from signwise.datasets.idx import IdxLayout
 from signwise.datasets.known_file import KnownFile
 from signwise.errors import DataError, SignwiseError
@@ -151,7 +152,8 @@ def test_processes_that_start_together_download_once(publisher: Publisher, cifar
 from dataclasses import replace
 from pathlib import Path
 from signwise import datasets
-from signwise.datasets.download import Archive, Download
+from signwise.datasets.archive import Archive
+from signwise.datasets.download import Download
 from signwise.datasets.known_file import KnownFile
 original = datasets.DATASETS["cifar10"]
 files = {cifar10.layouts[0].files!r}

@@ -1,21 +1,24 @@
-"""Downloads resume, never end with wrong bytes, and never leave half a file under its name; archives yield no more than
-their expected members."""
+"""Downloads resume, never end with wrong bytes, and never leave half a file under its name."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import os
+import re
 import socket
-import tarfile
-from collections.abc import Callable
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from signwise.datasets.download import Download, ProgressBar, unpack
-from signwise.datasets.known_file import KnownFile
+from signwise.datasets.download import Download, ProgressBar
 from signwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -168,87 +171,120 @@ def test_a_missing_folder_is_a_data_error(download: Download, tmp_path: Path) ->
         download.to(tmp_path / "none" / "data.bin", silent)
 
 
-WANTED = (
-    KnownFile("a.bin", f"sha256:{hashlib.sha256(b'aaa').hexdigest()}", 3),
-    KnownFile("b.bin", f"md5:{hashlib.md5(b'bbbb').hexdigest()}"),
-)
+@contextlib.contextmanager
+def raw_server(respond: Callable[[socket.socket, int], None]) -> Iterator[str]:
+    """A server that does with each connection what ``respond(connection, first byte asked for)`` says."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            request = b""
+            while b"\r\n\r\n" not in request:
+                request += connection.recv(4096)
+            asked = re.search(rb"bytes=(\d+)-", request)
+            respond(connection, int(asked[1]) if asked else 0)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/data.bin"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
 
 
-def archive(path: Path, members: list[tuple[str, bytes]], extra: list[tarfile.TarInfo] | None = None) -> Path:
-    with tarfile.open(path, "w:gz") as tar:
-        for member in extra or []:
-            tar.addfile(member)
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return path
+def head(start: int) -> bytes:
+    status = "206 Partial Content" if start else "200 OK"
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(CONTENT) - start}\r\n\r\n".encode()
 
 
-def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
+def test_what_has_arrived_before_a_reset_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+    def respond(connection: socket.socket, start: int) -> None:
+        connection.sendall(head(start) + CONTENT[start : start + 200_000])
+        time.sleep(0.2)  # until the client has read them: a reset discards what it has not
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    done: list[int] = []
+    with raw_server(respond) as address:
+        download = Download(address, len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+        download.to(tmp_path / "data.bin", lambda name, now, total: done.append(now), pause=0)
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT and 200_000 in done
 
 
-GOOD = [("data/a.bin", b"aaa"), ("data/b.bin", b"bbbb")]
+def drip_body(connection: socket.socket, start: int) -> None:
+    connection.sendall(head(start))
+    for position in range(start, len(CONTENT)):
+        connection.sendall(CONTENT[position : position + 1])
+        time.sleep(0.05)
 
 
-@pytest.mark.parametrize("prefix", ["", "./"])
-def test_only_the_expected_members_are_extracted(tmp_path: Path, prefix: str) -> None:
-    members = [("data/readme.html", b"hello"), ("a.bin", b"zzz"), ("../evil", b"x"), ("/etc/evil", b"x"), *GOOD]
-    packed = archive(tmp_path / "x.tar.gz", [(prefix + name, content) for name, content in members])
-    unpack(packed, tmp_path / "data", WANTED)
-    assert names(tmp_path) == ["data", "x.tar.gz"]
-    assert names(tmp_path / "data") == ["a.bin", "b.bin"]
-    assert (tmp_path / "data/a.bin").read_bytes() == b"aaa" and (tmp_path / "data/b.bin").read_bytes() == b"bbbb"
+def drip_headers(connection: socket.socket, start: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+    for _ in range(1000):
+        connection.sendall(b"x")
+        time.sleep(0.05)
 
 
-@pytest.mark.parametrize("content", [b"aab", b"aaaa", b""])
-def test_a_member_with_other_bytes_is_refused_and_not_written(tmp_path: Path, content: bytes) -> None:
-    packed = archive(tmp_path / "x.tar.gz", [("data/a.bin", content), GOOD[1]])
-    with pytest.raises(DataError, match=r"data/a\.bin is not the file that was expected, 3 bytes, sha256:"):
-        unpack(packed, tmp_path / "data", WANTED)
-    assert names(tmp_path / "data") == []
+def drip_the_length_of_a_chunk(connection: socket.socket, start: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(1000):
+        connection.sendall(b"0")
+        time.sleep(0.05)
 
 
-def test_a_member_that_claims_to_be_huge_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    huge = tarfile.TarInfo("data/a.bin")
-    huge.size = 1 << 40
-    packed = tmp_path / "x.tar"
-    packed.write_bytes(huge.tobuf() + bytes(1024))
-    with pytest.raises(DataError, match="is not the file that was expected"):
-        unpack(packed, tmp_path / "data", WANTED)
+@pytest.mark.parametrize("respond", [drip_body, drip_headers, drip_the_length_of_a_chunk])
+def test_a_server_that_drips_does_not_hold_a_download_for_ever(
+    respond: Callable[[socket.socket, int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr("signwise.datasets.download._PATIENCE", 1.0)
+    began, done = time.monotonic(), list[int]()
+    with raw_server(respond) as address:
+        download = Download(address, len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+        with pytest.raises(DataError, match=r"less than 65,536 bytes arrived in 1 s\. .* try again to resume"):
+            download.to(tmp_path / "data.bin", lambda name, now, total: done.append(now), pause=0)
+    assert time.monotonic() - began < 10
+    if respond is drip_body:
+        assert len(set(done)) > 5, "progress is shown within a chunk"
+        assert CONTENT.startswith((tmp_path / "data.bin.part").read_bytes())
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
-def test_a_member_that_is_not_a_regular_file_is_refused(tmp_path: Path, kind: bytes) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"bbbb")
-    packed = archive(tmp_path / "x.tar.gz", [GOOD[0]], [link("data/b.bin", str(secret), kind)])
-    with pytest.raises(DataError, match="is not the file that was expected"):
-        unpack(packed, tmp_path / "data", WANTED)
+@pytest.mark.parametrize("code", [404, 503])
+def test_control_characters_from_a_server_do_not_reach_the_message(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+    def respond(connection: socket.socket, start: int) -> None:
+        connection.sendall(f"HTTP/1.1 {code} \x1b]0;owned\x07\x1b[2J\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with raw_server(respond) as address, pytest.raises(DataError) as caught:
+        Download(address, 10, "0" * 64).to(tmp_path / "data.bin", silent, pause=0)
+    assert str(caught.value).isprintable() and f"{code} \\x1b]0;owned" in str(caught.value)
 
 
-def test_a_linked_folder_in_the_archive_is_not_followed(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    packed = archive(tmp_path / "x.tar.gz", GOOD, [link("data", str(elsewhere))])
-    unpack(packed, tmp_path / "data", WANTED)
-    assert names(elsewhere) == [] and not (tmp_path / "data").is_symlink()
-
-
-def test_a_missing_member_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"x\.tar\.gz has no data/b\.bin"):
-        unpack(archive(tmp_path / "x.tar.gz", GOOD[:1]), tmp_path / "data", WANTED)
-
-
-@pytest.mark.parametrize("damage", [lambda packed: packed[:40], lambda packed: b"<html>", lambda packed: b""])
-def test_a_damaged_archive_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    packed = archive(tmp_path / "x.tar.gz", GOOD)
-    packed.write_bytes(damage(packed.read_bytes()))
-    with pytest.raises(DataError, match=r"x\.tar\.gz (is a damaged archive|cannot be unpacked)"):
-        unpack(packed, tmp_path / "data", WANTED)
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+@pytest.mark.parametrize("kind", ["symbolic", "hard", "dangling", "fifo"])
+def test_a_link_in_the_place_of_the_part_is_replaced_and_not_written_through(
+    publisher: Publisher, download: Download, tmp_path: Path, kind: str
+) -> None:
+    precious, part = tmp_path / "precious", tmp_path / "data.bin.part"
+    precious.write_bytes(b"precious")
+    if kind == "hard":
+        part.hardlink_to(precious)
+    elif kind == "fifo":
+        os.mkfifo(part)
+    else:
+        part.symlink_to(precious if kind == "symbolic" else tmp_path / "none")
+    download.to(tmp_path / "data.bin", silent)
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT and precious.read_bytes() == b"precious"
+    assert names(tmp_path) == ["data.bin", "precious"]
 
 
 class Terminal(io.StringIO):

@@ -97,6 +97,32 @@ def test_a_damaged_compressed_file_is_named_with_what_was_expected(
         datasets.load("mnist", tmp_path, download=False)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_decompression_stops_at_the_known_size(
+    write_sums: Callable[[Path], None], tmp_path: Path, suffix: str, listed: bool
+) -> None:
+    # A file of the user's own may hold 16 times the published bytes.
+    shutil.copytree(EMBEDDED, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "t10k-labels-idx1-ubyte.xz").unlink()
+    packers: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress}
+    (tmp_path / f"t10k-labels-idx1-ubyte{suffix}").write_bytes(packers[suffix](bytes(16 << 20)))
+    if listed:
+        write_sums(tmp_path)
+    most = "160,128" if listed else "10,008"
+    with pytest.raises(DataError, match=rf"found more than {most} bytes; expected 10,008 bytes"):
+        datasets.load("mnist", tmp_path, download=False)
+
+
+def test_a_damaged_xz_body_is_named(tmp_path: Path) -> None:
+    shutil.copytree(EMBEDDED, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "t10k-labels-idx1-ubyte.xz"
+    packed = path.read_bytes()
+    path.write_bytes(packed[:1000] + bytes(200) + packed[1200:])
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte.xz cannot be decompressed \(.*\); expected 10,008"):
+        datasets.load("mnist", tmp_path, download=False)
+
+
 def test_images_of_another_size_are_refused(
     synthetic_data: Callable[..., Path], write_sums: Callable[[Path], None]
 ) -> None:

@@ -71,3 +71,8 @@ def test_a_list_in_another_form_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "SHA256SUMS").write_text(line + "\n")
     with pytest.raises(DataError, match="SHA256SUMS must have lines of a sha256 and a name"):
         ABC.read(tmp_path / "a.bin")
+
+
+def test_a_file_that_never_ends_is_read_to_one_byte_after_its_size() -> None:
+    with pytest.raises(DataError, match="found more than 3 bytes; expected 3 bytes"):
+        ABC.read(Path("/dev/zero"))

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from signwise.datasets.archive import Archive
 from signwise.datasets.cifar import BinaryLayout, PickledLayout
-from signwise.datasets.download import Archive, Download, Files, ProgressCallback, Source
+from signwise.datasets.download import Download, Files, ProgressCallback, Source
 from signwise.datasets.idx import IdxLayout
 from signwise.datasets.images import ImageData, Split
 from signwise.datasets.known_file import SUMS, KnownFile

@@ -7,27 +7,30 @@ HTTP range request; a server without ranges is read from the start. Only a file 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import http.client
 import os
+import queue
+import stat
 import sys
-import tarfile
+import threading
 import time
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Protocol, TextIO
+from pathlib import Path
+from typing import IO, Protocol, TextIO
 
-from signwise.atomic import atomic_write
-from signwise.datasets.known_file import KnownFile
 from signwise.errors import DataError
+from signwise.text import printable
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
 _ATTEMPTS = 5  # consecutive connections without a new byte
+_PATIENCE, _LEAST = 180.0, 1 << 16  # seconds in which at least so many bytes must arrive
 _BAR_WIDTH = 30
 
 ProgressCallback = Callable[[str, int, int], None]
@@ -65,45 +68,48 @@ class Download:
         """
         part = target.with_name(target.name + ".part")
         try:
-            resumed = part.exists()
-            self._complete(part, progress, pause)
-            if resumed and _sha256(part) != self.sha256:
-                # The leftover may be part of another file: start over before blaming the publisher.
-                part.unlink()
-                self._complete(part, progress, pause)
-            found = _sha256(part)
-            if found != self.sha256:
-                part.unlink()
-                raise DataError(f"{self.address} sent other bytes: sha256 {found}, expected {self.sha256}")
+            with _open_part(part) as file:
+                resumed = _size(file) > 0
+                self._complete(file, part, progress, pause)
+                if resumed and _sha256(file) != self.sha256:
+                    # The leftover may be part of another file: start over before blaming the publisher.
+                    file.truncate(0)
+                    self._complete(file, part, progress, pause)
+                found = _sha256(file)
+                if found != self.sha256:
+                    part.unlink(missing_ok=True)
+                    raise DataError(f"{self.address} sent other bytes: sha256 {found}, expected {self.sha256}")
             part.replace(target)
         except OSError as error:
             raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
 
-    def _complete(self, part: Path, progress: ProgressCallback, pause: float) -> None:
-        """Append to ``part`` until it has the expected size."""
-        most, failures = _size(part), 0
-        while _size(part) < self.size:
+    def _complete(self, file: IO[bytes], part: Path, progress: ProgressCallback, pause: float) -> None:
+        """Append to the file until it has the expected size."""
+        most, failures = _size(file), 0
+        patience = _Patience()
+        while _size(file) < self.size:
             reason = "the connection was closed"
             try:
-                self._add(part, _size(part), progress)
+                self._add(file, progress, patience)
             except _ConnectionLostError as lost:
                 reason = str(lost)
-            failures = 0 if _size(part) > most else failures + 1
-            most = max(most, _size(part))
-            if failures == _ATTEMPTS:
+            have = _size(file)
+            failures = 0 if have > most else failures + 1
+            most = max(most, have)
+            if failures == _ATTEMPTS or (patience.is_over and have < self.size):
                 raise DataError(
-                    f"{self.address} could not be downloaded: {reason}. {_size(part):,} of {self.size:,} bytes are in "
-                    f"{part}: try again to resume, or get the file by other means and put it in {part.parent}"
+                    f"{self.address} could not be downloaded: {printable(reason)}. {have:,} of {self.size:,} bytes are "
+                    f"in {part}: try again to resume, or get the file by other means and put it in {part.parent}"
                 )
             if failures:
                 time.sleep(pause * 2 ** (failures - 1))
 
-    def _add(self, part: Path, have: int, progress: ProgressCallback) -> None:
-        """Open one connection, ask for the bytes from ``have`` on, and write what arrives."""
-        with part.open("rb+" if have else "wb") as file:
-            file.seek(have)
-            progress(self.name, have, self.size)
-            for start, chunk in self._chunks(have):
+    def _add(self, file: IO[bytes], progress: ProgressCallback, patience: _Patience) -> None:
+        """Open one connection, ask for the bytes that are missing, and write what arrives."""
+        have = file.seek(0, os.SEEK_END)
+        progress(self.name, have, self.size)
+        try:
+            for start, chunk in _in_time(self._chunks(have), patience):
                 if start != file.tell():  # a server without ranges sends the whole file again
                     file.seek(start)
                     file.truncate()
@@ -111,7 +117,9 @@ class Download:
                 if file.tell() > self.size:
                     file.truncate(0)
                     raise DataError(f"{self.address} is larger than the expected {self.size:,} bytes")
+                patience.seen(file.tell())
                 progress(self.name, file.tell(), self.size)
+        finally:
             file.flush()
             os.fsync(file.fileno())
 
@@ -122,31 +130,113 @@ class Download:
             request = urllib.request.Request(self.address, headers=headers)
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
                 position = have if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0
-                while chunk := response.read(_CHUNK):
+                while chunk := response.read1(_CHUNK):  # what has arrived, without waiting for the rest of the chunk
                     yield position, chunk
                     position += len(chunk)
         except urllib.error.HTTPError as error:
+            error.close()
+            reason = f"{error.code} {error.reason}"
             if error.code < 500:
-                raise DataError(f"{self.address} could not be downloaded: {error.code} {error.reason}") from error
-            raise _ConnectionLostError(f"{error.code} {error.reason}") from error
+                raise DataError(f"{self.address} could not be downloaded: {printable(reason)}") from error
+            raise _ConnectionLostError(reason) from error
         except (OSError, http.client.HTTPException) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise _ConnectionLostError(str(reason) or type(error).__name__) from error
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise _ConnectionLostError(str(cause) or type(error).__name__) from error
 
 
 class _ConnectionLostError(Exception):
     """A failure that may not recur on the next attempt."""
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+class _Patience:
+    """Notices a download that stands still, and one that drips without end."""
+
+    def __init__(self) -> None:
+        self._mark, self._since = 0, time.monotonic()
+
+    def seen(self, done: int) -> None:
+        """The file has grown to ``done`` bytes, or starts again."""
+        if done < self._mark or done - self._mark >= _LEAST:
+            self._mark, self._since = done, time.monotonic()
+
+    @property
+    def left(self) -> float:
+        return self._since + _PATIENCE - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return self.left <= 0
 
 
-def _sha256(path: Path) -> str:
+def _in_time(chunks: Iterator[tuple[int, bytes]], patience: _Patience) -> Iterator[tuple[int, bytes]]:
+    """The chunks, as long as there is patience.
+
+    A thread reads them, because the timeout of a socket starts anew with each byte: a server could spend hours on the
+    headers alone.
+    """
+    arrived: queue.Queue[tuple[int, bytes] | BaseException | None] = queue.Queue(maxsize=16)
+    abandoned = threading.Event()
+
+    def read() -> None:
+        last: BaseException | None = None
+        try:
+            for chunk in chunks:
+                arrived.put(chunk)
+                if abandoned.is_set():
+                    return
+        except BaseException as error:
+            last = error
+        arrived.put(last)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        while not patience.is_over:
+            with contextlib.suppress(queue.Empty):
+                item = arrived.get(timeout=min(patience.left, 1.0) if patience.left > 0 else 0.001)
+                if item is None:
+                    return
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        raise _ConnectionLostError(f"less than {_LEAST:,} bytes arrived in {_PATIENCE:.0f} s")
+    finally:
+        abandoned.set()
+        with contextlib.suppress(queue.Empty):  # room for a thread that waits to put its chunk
+            arrived.get_nowait()
+
+
+def _open_part(part: Path) -> IO[bytes]:
+    """Open an unfinished download to read and write; what is not a plain file of this user is replaced.
+
+    Its name is known in advance, so in a folder that others write to it may be a link to a file of this user.
+    """
+    flags = os.O_RDWR | os.O_CREAT
+    flags |= sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
+    try:
+        descriptor = os.open(part, flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    else:
+        found = os.fstat(descriptor)
+        is_own = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+        if is_own and stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            return os.fdopen(descriptor, "rb+")
+        os.close(descriptor)
+    part.unlink()
+    return os.fdopen(os.open(part, flags | os.O_EXCL, 0o666), "rb+")
+
+
+def _size(file: IO[bytes]) -> int:
+    file.flush()
+    return os.fstat(file.fileno()).st_size
+
+
+def _sha256(file: IO[bytes]) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -175,76 +265,6 @@ class Files:
         for download in self.downloads:
             if not (target / download.name).exists():
                 download.to(target / download.name, progress)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archive:
-    """Selected members of a tar file.
-
-    Args:
-        folder: the folder of the members, in the archive and on disk.
-        download: the archive.
-        members: the files to extract; the rest is ignored.
-    """
-
-    folder: str
-    download: Download
-    members: tuple[KnownFile, ...]
-
-    def fetch(self, folder: Path, progress: ProgressCallback) -> None:
-        archive = folder / self.download.name
-        # Use an archive that is already there, and keep it: it may be the user's own. Its members are checked anyway.
-        if archive.exists():
-            unpack(archive, folder / self.folder, self.members)
-        else:
-            self.download.to(archive, progress)
-            unpack(archive, folder / self.folder, self.members)
-            archive.unlink()
-
-
-def unpack(archive: Path, folder: Path, members: tuple[KnownFile, ...]) -> None:
-    """Extract ``members`` of a tar file to ``folder``, each atomically.
-
-    Only regular files called ``NAME_OF_FOLDER/NAME`` with the known size and hash are extracted; the archive has no
-    influence on where anything is written.
-
-    Args:
-        archive: the tar file, with any compression that tarfile supports.
-        folder: the target; the folder in the archive has the same name.
-        members: the files to extract.
-
-    Raises:
-        DataError: if the archive is damaged, or a member is missing or not the known one.
-    """
-    wanted = {PurePosixPath(folder.name, file.name): file for file in members}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(archive, "r:*") as tar:
-            for member in tar:
-                file = wanted.pop(PurePosixPath(member.name), None)
-                if file is None:
-                    continue
-                content = _member(tar, member, file)
-                if content is None:
-                    raise DataError(f"{archive}: {member.name} is not the file that was expected, {file}")
-                with atomic_write(folder / file.name) as target:
-                    target.write(content)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive} is a damaged archive ({error}): remove it and get it again") from error
-    except OSError as error:
-        raise DataError(f"{archive} cannot be unpacked to {folder}: {error.strerror or error}") from error
-    if wanted:
-        raise DataError(f"{archive} has no {', '.join(map(str, wanted))}")
-
-
-def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: KnownFile) -> bytes | None:
-    """The content of a member, or None if it is not the known file."""
-    # Check the size first: it bounds what is read.
-    if not member.isreg() or file.size not in (None, member.size):
-        return None
-    stream = tar.extractfile(member)
-    content = stream.read() if stream is not None else b""
-    return content if file.matches(content) else None
 
 
 class ProgressBar:

@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import math
 import struct
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,11 +76,8 @@ class IdxLayout:
         return _split(folder, *self.train), _split(folder, *self.test)
 
 
-_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress}
-
-
 def _stored(folder: Path, file: KnownFile) -> Path | None:
-    paths = (folder / (file.name + suffix) for suffix in _DECOMPRESS)
+    paths = (folder / (file.name + suffix) for suffix in ("", ".gz", ".xz"))
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -99,8 +92,5 @@ def _read(folder: Path, file: KnownFile, *, rank: int) -> npt.NDArray[np.uint8]:
     path = _stored(folder, file)
     if path is None:
         raise DataError(f"{folder / file.name} is missing")
-    try:
-        content = file.read(path, _DECOMPRESS[path.name.removeprefix(file.name)])
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{path} cannot be decompressed ({error}); expected {file}") from error
+    content = file.read(path, compressed=path.name != file.name)
     return parse_idx(content, rank=rank, source=str(path))

@@ -7,14 +7,21 @@ checked against it instead of the publisher's hashes, and may hold any number of
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
-from collections.abc import Callable
+import lzma
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 from signwise.errors import DataError
 
 SUMS = "SHA256SUMS"
+DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+_CHUNK = 1 << 20
+_MOST_OF_ONES_OWN = 16  # a compressed file of the user's own may hold this many times the published bytes
 
 
 @dataclass(frozen=True)
@@ -42,30 +49,70 @@ class KnownFile:
     def __str__(self) -> str:
         return f"{self.size:,} bytes, {self.digest}" if self.size is not None else self.digest
 
-    def read(self, path: Path, decompress: Callable[[bytes], bytes] = bytes) -> bytes:
+    def read(self, path: Path, *, compressed: bool = False) -> bytes:
         """Read ``path``, check that it is this file, and return its content.
 
+        Reading stops one byte after the known size, so that a small compressed file cannot fill the memory.
+
         Args:
-            path: the file on disk, possibly compressed.
-            decompress: turns the bytes on disk into the content.
+            path: the file on disk.
+            compressed: whether it may be compressed by gzip, xz or bzip2.
 
         Raises:
             DataError: if the file cannot be read, or its hash is neither the publisher's nor the listed one.
         """
         try:
-            stored = path.read_bytes()
-            listed = listed_digests(path.parent).get(path.name)
+            with path.open("rb") as file:
+                listed = listed_digests(path.parent).get(path.name)
+                if listed is not None:
+                    _check_listed(path, file, listed)
+                stream = decompressed(file) if compressed else file
+                factor = 1 if listed is None else _MOST_OF_ONES_OWN if compressed else None
+                most = None if self.size is None or factor is None else factor * self.size
+                content = read_at_most(stream, None if most is None else most + 1)
+        except DECOMPRESSION_ERRORS as error:
+            raise DataError(f"{path} cannot be decompressed ({error}); expected {self}") from error
         except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}") from error
-        if listed is not None:
-            if digest(stored, "sha256") != listed:
-                raise DataError(_mismatch(path, stored, f"{listed} as listed in {SUMS} beside it"))
-            return decompress(stored)
-        content = decompress(stored)
-        if not self.matches(content):
-            way_out = f"remove it and get it again, or list it in {path.parent / SUMS} if it is meant to differ"
-            raise DataError(f"{_mismatch(path, content, str(self), self.digest.partition(':')[0])}; {way_out}")
+            raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+        if most is not None and len(content) > most:
+            raise DataError(
+                f"{path} is not the file that was expected: found more than {most:,} bytes; expected {self}"
+            )
+        if listed is None and not self.matches(content):
+            found = f"{len(content):,} bytes, {digest(content, self.digest.partition(':')[0])}"
+            raise DataError(
+                f"{path} is not the file that was expected: found {found}; expected {self}; "
+                f"remove it and get it again, or list it in {path.parent / SUMS} if it is meant to differ"
+            )
         return content
+
+
+def decompressed(file: IO[bytes]) -> IO[bytes]:
+    """The content of a file that gzip, xz or bzip2 compressed; any other file as it is.
+
+    Example:
+        >>> import io
+        >>> decompressed(io.BytesIO(gzip.compress(b"abc"))).read()
+        b'abc'
+    """
+    magic = file.read(6)
+    file.seek(0)
+    if magic.startswith(b"\x1f\x8b"):
+        return cast(IO[bytes], gzip.GzipFile(fileobj=file))
+    if magic == b"\xfd7zXZ\0":
+        return cast(IO[bytes], lzma.LZMAFile(file))
+    return cast(IO[bytes], bz2.BZ2File(file)) if magic.startswith(b"BZh") else file
+
+
+def read_at_most(stream: IO[bytes], most: int | None) -> bytes:
+    """Read ``most`` bytes, or to the end; memory grows with what is there, not with ``most``."""
+    content = bytearray()
+    while most is None or len(content) < most:
+        chunk = stream.read(_CHUNK if most is None else min(_CHUNK, most - len(content)))
+        if not chunk:
+            break
+        content += chunk
+    return bytes(content)
 
 
 def digest(content: bytes, algorithm: str) -> str:
@@ -93,6 +140,14 @@ def listed_digests(folder: Path) -> dict[str, str]:
     return listed
 
 
-def _mismatch(path: Path, content: bytes, expected: str, algorithm: str = "sha256") -> str:
-    found = f"{len(content):,} bytes, {digest(content, algorithm)}"
-    return f"{path} is not the file that was expected: found {found}; expected {expected}"
+def _check_listed(path: Path, file: IO[bytes], listed: str) -> None:
+    sha256, size = hashlib.sha256(), 0
+    while chunk := file.read(_CHUNK):
+        sha256.update(chunk)
+        size += len(chunk)
+    file.seek(0)
+    if f"sha256:{sha256.hexdigest()}" != listed:
+        raise DataError(
+            f"{path} is not the file that was expected: found {size:,} bytes, sha256:{sha256.hexdigest()}; "
+            f"expected {listed} as listed in {SUMS} beside it"
+        )
