@@ -34,12 +34,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tools.markers import fill_file
 
 import signwise.cli
 from signwise import datasets, provenance
 from signwise.atomic import atomic_write
 from signwise.errors import SignwiseError
-from signwise.reproduce.markers import fill_file
 from signwise.training import checkpoint
 from signwise.training.run_folder import read_config, read_records
 

@@ -39,9 +39,23 @@ NETWORKS = {
 }
 _METHODS = {
     "group_transform": "this method",
+    "group_transform_mean": "this method, targets at ±mean",
     "binary_connect": "BinaryConnect",
+    "bwn": "BWN",
+    "lab": "LAB",
+    "ir_net": "IR-Net",
+    "prox_quant": "ProxQuant",
+    "sq_bwn": "SQ-BWN",
+    "self_binarizing": "Self-Binarizing",
+    "mpt": "MPT (three values)",
+    "dsq": "DSQ",
     "scaled_sign": "scaled sign (McDonnell)",
     "straight_through": "straight-through sign",
+    "mean_sign": "mean sign (DoReFa, LSBQ)",
+    "parq": "PARQ",
+    "binary_relax": "BinaryRelax",
+    "reste": "ReSTE",
+    "bop": "Bop",
 }
 
 
