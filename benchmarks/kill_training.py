@@ -315,8 +315,8 @@ def page_blocks(record: dict[str, Any]) -> dict[str, str]:
     rows = ["| what | how often | result |", "|---|---|---|"]
     if (found := record.get("kills")) is not None:
         rows.append(
-            f"| SIGKILL at a random moment, a checkpoint after each step | {found['kills']} kills in {found['runs']} "
-            f"runs | {found['identical']} of {found['runs']} runs end bit-identical |"
+            f"| SIGKILL at a random moment, a checkpoint after each step | {found['kills']} kills, runs: {found['runs']} | "
+            f"runs that end bit-identical: {found['identical']} of {found['runs']} |"
         )
     if (found := record.get("faults")) is not None:
         rows.append(
@@ -326,8 +326,8 @@ def page_blocks(record: dict[str, Any]) -> dict[str, str]:
         )
     if (found := record.get("torchrun")) is not None:
         rows.append(
-            f"| SIGKILL of one of two processes under `torchrun` | {found['kills']} kills in {found['runs']} runs | "
-            f"{found['identical']} of {found['runs']} runs end bit-identical |"
+            f"| SIGKILL of one of two processes under `torchrun` | {found['kills']} kills, runs: {found['runs']} | "
+            f"runs that end bit-identical: {found['identical']} of {found['runs']} |"
         )
     sections = [record[name] for name in ("kills", "faults", "torchrun") if name in record]
     origins = sorted({(entry["date"][:10], entry["hardware"]["processor"]) for entry in sections})

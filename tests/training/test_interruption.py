@@ -50,15 +50,18 @@ def test_ten_kills_at_random_moments_change_no_bit_of_the_result(
         time.sleep(0.01)
     until_first_step = time.monotonic() - began
     whole.join()
-    training = time.monotonic() - began - until_first_step
 
     killed = [*command, "--out", str(tmp_path / "killed"), "--resume"]
     rng = random.Random(int(os.environ.get("SIGNWISE_KILL_SEED", "0")))
     hits = 0
     for _ in range(10):
+        before = steps_done(tmp_path / "killed")
         process = start(killed)
-        # From within the start to a seventh of the training further on, so that the run lasts for ten kills.
-        process.join(timeout=rng.uniform(until_first_step / 2, until_first_step + training / 7))
+        # Within the start, or a few steps further on, so that the run lasts for ten kills on a machine of any speed.
+        wanted = before + rng.randint(0, 6)
+        while process.is_alive() and steps_done(tmp_path / "killed") < wanted:
+            time.sleep(0.002)
+        process.join(timeout=rng.uniform(0, until_first_step if wanted == before else 0.05))
         process.kill()
         process.join()
         hits += process.exitcode == -signal.SIGKILL
