@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+
+#include "program/forking.h"
 
 namespace signwise {
 namespace {
@@ -146,7 +149,7 @@ int64_t Program::activation_bytes(int64_t batch) const {
 std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
     std::unique_ptr<Context> context;
     {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
         if (!idle_.empty()) {
             context = std::move(idle_.back());
             idle_.pop_back();
@@ -160,7 +163,7 @@ std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
 }
 
 void Program::give_back(std::unique_ptr<Context> context) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
     idle_.push_back(std::move(context));
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -73,8 +72,7 @@ class Program {
     std::vector<int64_t> offsets_;  // [tensor]: place in the arena, for one example
     int64_t arena_bytes_ = 0;       // for one example
     int threads_;
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Context>> idle_;
+    std::vector<std::unique_ptr<Context>> idle_;  // behind fork_safe_mutex(this)
 };
 
 }  // namespace signwise
