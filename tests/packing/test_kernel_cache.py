@@ -81,3 +81,21 @@ def test_without_the_native_library_pytorch_computes(monkeypatch: pytest.MonkeyP
     expected = model(examples)
     monkeypatch.setattr(native, "library", lambda: None)
     torch.testing.assert_close(model(examples), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_weights_loaded_later_are_used_in_every_mode(mode: type[torch.no_grad], made: list[Program]) -> None:
+    with mode():
+        first, second = (
+            nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)) for _ in range(2)
+        )
+        for model in (first, second):
+            sw.binarize_(model, skip=None)
+            pack_(model.eval())
+        examples = torch.randn(2, 16)
+        first(examples)
+        count = len(made)
+        first(examples)
+        assert len(made) == count, "nothing is prepared again as long as nothing changes"
+        first.load_state_dict(second.state_dict())
+        torch.testing.assert_close(first(examples), second(examples), rtol=0, atol=0)

@@ -68,3 +68,17 @@ def test_a_damaged_document_is_refused_by_the_name_of_the_damage(
 def test_text_that_is_no_document_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         Program.from_json(text, {})
+
+
+@pytest.mark.parametrize("scale", ["-1" + "0" * 400, "1" + "0" * 400, "-1e400"])
+def test_a_scale_beyond_all_floats_is_refused(scale: str) -> None:
+    eight_bits = ops.Quantized(type="int8", scale=1.0)
+    text = program(ops=(conv(out=eight_bits),)).to_json().replace('"scale":1.0', f'"scale":{scale}')
+    with pytest.raises(FormatError, match=r"out\.scale must be a number from 1e-30 to 1e30"):
+        Program.from_json(text, program().tensors)
+
+
+def test_more_parts_than_a_program_can_have_are_refused_before_they_are_parsed() -> None:
+    for text in ('{"a":[' + "[]," * 2**18 + "0]}", "[" * 2**18, "{" + ",".join(f'"{i}":0' for i in range(2**20)) + "}"):
+        with pytest.raises(FormatError, match="which no program needs"):
+            Program.from_json(text, {})

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from signwise.program import Program
+from signwise.program import operations as ops
 from signwise.runtime import native
 
 needs_library = pytest.mark.skipif(not native.available_isas(), reason="needs the native library")
@@ -84,3 +89,14 @@ def test_threads_that_cannot_be_started_are_done_without(threads: str, mebibytes
 @needs_proc
 def test_a_child_forked_while_another_thread_plans_answers() -> None:
     assert run(FORK_WHILE_PLANNING) == "answered\n"
+
+
+@needs_library
+def test_copies_of_a_session_prepare_their_own_program() -> None:
+    program = Program(input_shape=(2,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1)
+    session = program.session(2)
+    for other in (copy.copy(session), copy.deepcopy(session), pickle.loads(pickle.dumps(session))):
+        assert other.threads == 2 and other.native is not session.native
+        np.testing.assert_array_equal(other(np.array([[-1.0, 2.0]])), [[0, 2]])
+        del other
+    np.testing.assert_array_equal(session(np.array([[-1.0, 2.0]])), [[0, 2]])

@@ -16,6 +16,9 @@ from signwise.program.checks import LARGEST_OPERATIONS
 from signwise.program.operations import KINDS, Operation, Quantized, Shape, check_integer
 
 VERSION = 1
+# About twice what 4096 operations need, with 64 inputs or three tensors each.
+LARGEST_JSON_LISTS = 2**17
+LARGEST_JSON_VALUES = 2**19
 
 
 class Document(NamedTuple):
@@ -110,7 +113,7 @@ def _read_out(written: object) -> Quantized | None:
     assert isinstance(written, dict)
     scale = written["scale"]
     # JSON does not distinguish 1 from 1.0.
-    return Quantized(type=written["type"], scale=float(scale) if type(scale) is int and scale < 2**53 else scale)
+    return Quantized(type=written["type"], scale=float(scale) if type(scale) is int and abs(scale) < 2**53 else scale)
 
 
 def _tuple(value: Any) -> Any:
@@ -126,7 +129,19 @@ def _check_keys(where: str, found: object, expected: set[str]) -> None:
         raise FormatError(f"{where} has an unknown {reprlib.repr(unknown[0])}")
 
 
+def check_json_size(text: str) -> None:
+    """Refuse a JSON text with more parts than any program has, before a parser makes an object of each.
+
+    Counting characters takes milliseconds; parsing 16 MB of empty lists takes seconds and hundreds of megabytes.
+    """
+    lists, values = text.count("[") + text.count("{"), text.count(",")
+    if lists > LARGEST_JSON_LISTS or values > LARGEST_JSON_VALUES:
+        limits = f"{LARGEST_JSON_LISTS} lists or {LARGEST_JSON_VALUES} values"
+        raise FormatError(f"the JSON text has more than {limits}, which no program needs")
+
+
 def _parse(text: str) -> dict[str, Any]:
+    check_json_size(text)
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     # Deep nesting overflows the parser's stack, which Python reports as a RecursionError.

@@ -8,9 +8,10 @@ machine. Reading trusts nothing: whatever the bytes are, the result is a text wi
 from __future__ import annotations
 
 import json
+import os
 import reprlib
+import stat
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from safetensors.numpy import load as load_tensors
 
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
+from signwise.program.document import check_json_size
 from signwise.program.operations import Tensors
 
 KEY = "signwise"
@@ -38,11 +40,17 @@ def write_file(path: str | PathLike[str], data: bytes) -> None:
 
 
 def read_file(path: str | PathLike[str]) -> bytes:
-    """The bytes of the file at ``path``."""
+    """The bytes of the file at ``path``; devices, pipes and folders are refused."""
     try:
-        return Path(path).read_bytes()
+        # Opening a pipe would wait for a writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SignwiseError(f"cannot read {fspath(path)!r}: not a regular file")
+            return file.read()
     except OSError as error:
         raise SignwiseError(f"cannot read {fspath(path)!r}: {error.strerror}") from None
+    except MemoryError:
+        raise SignwiseError(f"cannot read {fspath(path)!r}: larger than the memory") from None
 
 
 def encode(text: str, tensors: Tensors) -> bytes:
@@ -95,7 +103,11 @@ def _read_header(data: bytes) -> dict[str, Any]:
     if length > len(data) - 8:
         raise FormatError(f"cut short: the header needs {length} bytes, the file has {len(data) - 8} after its first 8")
     try:
-        header = json.loads(data[8 : 8 + length].decode("utf-8"), object_pairs_hook=_unique)
+        text = data[8 : 8 + length].decode("utf-8")
+        check_json_size(text)
+        header = json.loads(text, object_pairs_hook=_unique)
+    except FormatError as error:
+        raise FormatError(f"not a .sw file: {error}") from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not a .sw file: the header is not valid JSON ({error})") from None
     if not isinstance(header, dict):
