@@ -195,5 +195,5 @@ def test_the_largest_program_has_a_header_within_the_limits() -> None:
 def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.sw")
     for path in (tmp_path / "pipe.sw", Path("/dev/zero")):
-        with pytest.raises(SignwiseError, match="cannot read .*: not a regular file"):
+        with pytest.raises(SignwiseError, match=r"cannot read .*: not a regular file"):
             Program.load(path)

@@ -214,11 +214,11 @@ def test_arrays_of_the_wrong_type_are_refused() -> None:
     floats, read_only = np.zeros((2, 4), np.float32), np.zeros((2, 4), np.float32)
     read_only.setflags(write=False)
     with pytest.raises(ValueError, match="takes float32 here, got uint8"):
-        lowered.run(np.zeros((2, 4), np.uint8), floats)  # type: ignore[arg-type]
+        lowered.run(np.zeros((2, 4), np.uint8), floats)
     with pytest.raises(ValueError, match="takes float32 here, got float64"):
         lowered.run(floats, np.zeros((2, 4)))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="takes float64 here"):
-        lowered.profile(floats, floats.copy(), np.zeros((1, 5), np.float32))  # type: ignore[arg-type]
+        lowered.profile(floats, floats.copy(), np.zeros((1, 5), np.float32))
     with pytest.raises(ValueError, match="read-only"):
         lowered.run(floats, read_only)
     with pytest.raises(ValueError, match="aligned"):
@@ -229,7 +229,7 @@ def test_arrays_of_the_wrong_type_are_refused() -> None:
 def test_a_prepared_program_refuses_to_be_copied() -> None:
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(SignwiseError, match="cannot be copied: prepare another one"):
-            duplicate(program())  # type: ignore[operator]
+            duplicate(program())
 
 
 @needs_library

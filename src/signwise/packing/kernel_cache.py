@@ -95,9 +95,9 @@ def _state(tensor: Tensor) -> int | Tensor:
 
 
 def _unchanged(tensors: Sequence[Tensor], states: Sequence[int | Tensor]) -> bool:
-    return all(
-        torch.equal(tensor, state)
-        if isinstance(state, Tensor)
-        else not tensor.is_inference() and tensor._version == state
-        for tensor, state in zip(tensors, states, strict=True)
-    )
+    for tensor, state in zip(tensors, states, strict=True):
+        if isinstance(state, Tensor) != tensor.is_inference():
+            return False
+        if not (torch.equal(tensor, state) if isinstance(state, Tensor) else tensor._version == state):
+            return False
+    return True
