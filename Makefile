@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 # One thread per process: the tests start several processes and never measure time.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test test-fast test-native test-aarch64 fuzz kill-test lint quickstart render package clean
+.PHONY: setup test test-fast test-native test-aarch64 fuzz stress-threads stress-memory reliability kill-test lint \
+        quickstart render package clean
 
 setup: $(VENV)/.installed
 
@@ -58,6 +59,9 @@ test-aarch64:
 	cmake --build build/aarch64 --parallel 2 --target kernel_test
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/kernel_test 300
 
+# Figures on reliability: each prints its own and enters it into results/reliability-native.json.
+RELIABILITY := $(BIN)/python benchmarks/reliability.py
+
 # Damaged files through the reader; those that still load run through a library with sanitizers.
 FUZZ_COUNT ?= 100000
 fuzz: setup
@@ -65,7 +69,23 @@ fuzz: setup
 	cmake --build build/sanitize --parallel 2 --target signwise
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 SIGNWISE_LIBRARY=build/sanitize/libsignwise.so \
-	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run
+	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run --out build/fuzz.json
+	$(RELIABILITY) fuzz build/fuzz.json
+
+# Threads that make, run and free programs at the same time, under ThreadSanitizer.
+STRESS_SECONDS ?= 60
+stress-threads: setup
+	cmake -S . -B build/threads -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE_THREADS=ON
+	cmake --build build/threads --parallel 2 --target thread_stress
+	$(RELIABILITY) threads build/threads/thread_stress --seconds $(STRESS_SECONDS)
+
+# The memory of a process over many calls: its slope is 0.
+CALLS ?= 1000000
+stress-memory: setup
+	$(RELIABILITY) calls --count $(CALLS)
+	$(RELIABILITY) exhaustion
+
+reliability: fuzz stress-threads stress-memory
 
 # Kill a training at random moments, fail each system call of a checkpoint, kill processes under torchrun; compare every
 # bit with a run that was left alone. Half an hour; the figures go to results/reliability.json and docs/reliability.md.

@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,7 +190,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--run", action="store_true", help="also run the mutants that load")
+    parser.add_argument("--out", type=Path, help="where the counts go, as JSON")
     arguments = parser.parse_args()
+    begun = time.perf_counter()
     files, outcomes, slowest = [sample_program().encode(), wide_program().encode()], Counter[str](), 0.0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         started = time.perf_counter()
@@ -207,6 +211,13 @@ def main() -> None:
     print(
         ", ".join(f"{name} {count}" for name, count in sorted(outcomes.items())), f"slowest {slowest:.3f} s", sep="; "
     )
+    if arguments.out:
+        counts = {"files": arguments.count, **outcomes, "slowest_seconds": round(slowest, 3)}
+        counts |= {
+            "seconds": round(time.perf_counter() - begun),
+            "library": os.environ.get("SIGNWISE_LIBRARY", "installed"),
+        }
+        arguments.out.write_text(json.dumps(counts))
 
 
 if __name__ == "__main__":

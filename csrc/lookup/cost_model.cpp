@@ -118,6 +118,8 @@ Cut cheapest_cut(const Workload& work, const Costs& costs, const SlotUseOf& slot
 int64_t cheapest_width(const ConvolutionShape& shape, int64_t images, int lanes, const Costs& costs) {
     const int64_t width = shape.out_width(), height = shape.out_height();
     if (height * width == 1) return 1;
+    // In rows of whole vectors, all tiles have the same pattern, so a huge kernel is planned once.
+    if (shape.taps() > kLargestPattern) return round_up(width, lanes);
     const double sums = double(shape.group_filters() * shape.taps()) * costs.add[1];
     int64_t best = width;
     double least = std::numeric_limits<double>::infinity();

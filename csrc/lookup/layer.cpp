@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <tuple>
 #include <utility>
 
 #include "lookup/planes.h"
+#include "program/forking.h"
 #include "program/memory.h"
 
 namespace signwise {
@@ -20,15 +20,16 @@ class LookupLayer::PlanCache {
 
     template <class Make>
     const Plan& get(const Key& key, const Make& make) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        std::unique_ptr<const Plan>& plan = plans_[key];
-        if (!plan) plan = std::make_unique<const Plan>(make());
-        return *plan;
+        return of(key).get(make);
     }
 
   private:
-    std::mutex mutex_;
-    std::map<Key, std::unique_ptr<const Plan>> plans_;
+    Lazy<Plan>& of(const Key& key) {
+        const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
+        return plans_[key];
+    }
+
+    std::map<Key, Lazy<Plan>> plans_;
 };
 
 LookupLayer::LookupLayer(const ConvolutionShape& shape, bool integer, std::unique_ptr<const Weights> weights,

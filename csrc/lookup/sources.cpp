@@ -1,8 +1,7 @@
 #include "lookup/sources.h"
 
-#include <iterator>
 #include <map>
-#include <set>
+#include <numeric>
 #include <utility>
 
 namespace signwise {
@@ -104,54 +103,98 @@ int64_t SourceMap::piece_length() const {
     return 1;
 }
 
+namespace {
+
+// The distinct sources among those that a strip needs, in order, and which of them each needed one is. Sorted vectors:
+// a kernel of 1024x1024 needs a million sources.
+struct DistinctSources {
+    std::vector<Source> sources;
+    std::vector<int32_t> index;  // [needed source]
+
+    explicit DistinctSources(const std::vector<Source>& needed) : index(needed.size()) {
+        std::vector<int32_t> order(needed.size());
+        std::iota(order.begin(), order.end(), 0);
+        std::sort(order.begin(), order.end(),
+                  [&](int32_t a, int32_t b) { return needed[size_t(a)] < needed[size_t(b)]; });
+        for (const int32_t i : order) {
+            const Source& source = needed[size_t(i)];
+            if (sources.empty() || sources.back() < source) sources.push_back(source);
+            index[size_t(i)] = int32_t(sources.size()) - 1;
+        }
+    }
+
+    // The first source with this place and lane pattern, or `sources.size()`.
+    size_t find(int32_t lanes, int64_t start) const {
+        const auto found = std::lower_bound(sources.begin(), sources.end(), Source{lanes, start, 0});
+        const bool here = found != sources.end() && found->lanes == lanes && found->start == start;
+        return here ? size_t(found - sources.begin()) : sources.size();
+    }
+};
+
+constexpr int32_t kNoSlot = -1;
+
+// The slots of the sources that the strip before has left behind; marks them as taken.
+std::vector<int32_t> inherited_slots(const DistinctSources& wanted, const std::vector<Source>& held,
+                                     const std::vector<int32_t>& held_slots, std::vector<bool>& taken) {
+    std::vector<int32_t> slots(wanted.sources.size(), kNoSlot);
+    for (size_t i = 0, j = 0; i < slots.size() && j < held.size();) {
+        if (wanted.sources[i] < held[j]) {
+            ++i;
+        } else if (held[j] < wanted.sources[i]) {
+            ++j;
+        } else {
+            taken[size_t(held_slots[j])] = true;
+            slots[i++] = held_slots[j++];
+        }
+    }
+    return slots;
+}
+
+}  // namespace
+
 TileSlots SourceMap::assign_slots(int64_t first, int64_t count, int64_t strip) const {
-    std::map<Source, int32_t> resident;
+    std::vector<Source> held;  // by the strip before, in order
+    std::vector<int32_t> held_slots;
     TileSlots result;
     for (int64_t begin = 0; begin < count; begin += strip) {
         std::vector<Source> needed;  // [tap][vector of the strip]
+        needed.reserve(tap_offsets.size() * size_t(strip));
         for (size_t tap = 0; tap < tap_offsets.size(); ++tap) {
             for (int64_t v = 0; v < strip; ++v) needed.push_back(source(first + std::min(begin + v, count - 1), tap));
         }
-        const std::set<Source> distinct(needed.begin(), needed.end());
+        DistinctSources distinct(needed);
         std::vector<bool> taken(size_t(result.slots), false);
-        for (auto held = resident.begin(); held != resident.end();) {
-            const bool useful = distinct.count(held->first) != 0;
-            if (useful) taken[size_t(held->second)] = true;
-            held = useful ? std::next(held) : resident.erase(held);
-        }
+        std::vector<int32_t> slot_of = inherited_slots(distinct, held, held_slots, taken);
         StripSlots slots;
         int32_t next = 0;
-        const auto build = [&](const Source& source) {
+        const auto build = [&](size_t source) {
+            if (slot_of[source] != kNoSlot) return;
             while (next < result.slots && taken[size_t(next)]) ++next;
             if (next == result.slots) ++result.slots;
-            resident.emplace(source, next);
-            slots.built.push_back(source);
+            slot_of[source] = next;
+            slots.built.push_back(distinct.sources[source]);
             slots.built_slots.push_back(next++);
         };
         // A kernel is faster if the tables of a tap's vectors follow each other. The sources of consecutive vectors are
         // `step` apart, so chains of sources at that distance get consecutive slots.
         const int64_t step = strip > 1 ? needed[1].start - needed[0].start : 0;
-        const auto find = [&](int32_t lanes, int64_t start) {
-            const auto found = distinct.lower_bound({lanes, start, 0});
-            return found != distinct.end() && found->lanes == lanes && found->start == start ? found : distinct.end();
+        const size_t end = distinct.sources.size();
+        const auto neighbour = [&](size_t of, int64_t distance) {
+            return distinct.find(distinct.sources[of].lanes, distinct.sources[of].start + distance);
         };
-        for (const Source& begins : distinct) {
-            if (step != 0 && find(begins.lanes, begins.start - step) != distinct.end()) continue;
-            auto link = distinct.find(begins);
-            while (link != distinct.end()) {
-                if (resident.count(*link) == 0) build(*link);
-                if (step == 0) break;
-                link = find(link->lanes, link->start + step);
-            }
+        for (size_t begins = 0; begins < end; ++begins) {
+            if (step != 0 && neighbour(begins, -step) != end) continue;
+            for (size_t link = begins; link != end; link = step == 0 ? end : neighbour(link, step)) build(link);
         }
         // A chain holds one of the sources that differ in their masks alone; such sources are rare.
-        for (const Source& other : distinct) {
-            if (resident.count(other) == 0) build(other);
-        }
+        for (size_t other = 0; other < end; ++other) build(other);
+        slots.read_slots.reserve(needed.size());
         for (size_t i = 0; i < needed.size(); ++i) {
-            slots.read_slots.push_back(resident.at(needed[i]));
+            slots.read_slots.push_back(slot_of[size_t(distinct.index[i])]);
             slots.adjacent &= i % size_t(strip) == 0 || slots.read_slots[i] == slots.read_slots[i - 1] + 1;
         }
+        held = std::move(distinct.sources);
+        held_slots = std::move(slot_of);
         result.built += int64_t(slots.built.size());
         result.strips.push_back(std::move(slots));
     }

@@ -1,12 +1,11 @@
 // Dense layers: one example at a time by matrix-vector kernels, or many examples as the pixels of a 1x1 convolution.
 
 #include <algorithm>
-#include <mutex>
-#include <optional>
 
 #include "bytes/layer.h"
 #include "lookup/layer.h"
 #include "ops/layer.h"
+#include "program/forking.h"
 
 namespace signwise {
 namespace {
@@ -14,21 +13,6 @@ namespace {
 // From this many examples on, the convolutions are faster.
 constexpr int64_t kManyExamples = 12;
 constexpr int64_t kManyByteExamples = 4;
-
-// A layer made on first use: most programs see either single examples or many. Several threads may ask at once.
-template <class Layer>
-class Lazy {
-  public:
-    template <class Make>
-    const Layer& get(const Make& make) {
-        std::call_once(once_, [&] { layer_.emplace(make()); });
-        return *layer_;
-    }
-
-  private:
-    std::once_flag once_;
-    std::optional<Layer> layer_;
-};
 
 class Dense {
   public:
@@ -60,6 +44,7 @@ class Dense {
     Buffer words_;  // [vector of filters][word][lane], 32 bits each
     int64_t word_count_ = 0;
 
+    // Most programs see either single examples or many, so these are made on first use.
     struct Convolutions {
         Lazy<LookupLayer> of_floats, of_integers;
         Lazy<ByteLayer> of_bytes;

@@ -1,6 +1,7 @@
 // Pooling: the maximum or mean of windows over each channel, and the mean of whole channels.
 
 #include <algorithm>
+#include <map>
 
 #include "program/operation.h"
 
@@ -16,14 +17,7 @@ class PoolOperation : public Operation {
             in_bytes_ = !input.is_float() && input.type == output.type && input.scale == output.scale;
             return;
         }
-        for (int64_t y = 0; y < window.out_height; ++y) {
-            const int64_t rows = covered(y * window.stride[0] - window.top, window.kernel[0], window.height);
-            for (int64_t x = 0; x < window.out_width; ++x) {
-                const int64_t columns = covered(x * window.stride[1] - window.left, window.kernel[1], window.width);
-                const int64_t count = count_padding ? window.kernel[0] * window.kernel[1] : rows * columns;
-                factors_.push_back(1.0f / float(count));
-            }
-        }
+        fill_factors(count_padding);
         const float most = float(window.kernel[0] * window.kernel[1]);
         const bool even = *std::max_element(factors_.begin(), factors_.end()) == 1.0f / most;
         in_bytes_ = even && (input.type == Type::uint6 || input.type == Type::uint8) && output.type == Type::uint8 &&
@@ -44,6 +38,28 @@ class PoolOperation : public Operation {
     }
 
   private:
+    // Rows of windows that cover as many rows of the image share their factors: a huge image has few different ones.
+    void fill_factors(bool count_padding) {
+        std::map<int64_t, int64_t> known;  // rows covered -> place of the factors
+        for (int64_t y = 0; y < window_.out_height; ++y) {
+            const int64_t rows = count_padding ? window_.kernel[0] : covered(y, 0, window_.top, window_.height);
+            const auto [found, added] = known.emplace(rows, int64_t(factors_.size()));
+            row_factors_.push_back(found->second);
+            for (int64_t x = 0; added && x < window_.out_width; ++x) {
+                const int64_t columns = count_padding ? window_.kernel[1] : covered(x, 1, window_.left, window_.width);
+                factors_.push_back(1.0f / float(rows * columns));
+            }
+        }
+    }
+
+    // The pixels of the image, not of the padding, that a window covers along an axis.
+    int64_t covered(int64_t position, int axis, int64_t padding, int64_t size) const {
+        const int64_t first = position * window_.stride[axis] - padding;
+        return std::min(first + window_.kernel[axis], size) - std::max<int64_t>(first, 0);
+    }
+
+    const float* factors(int64_t y) const { return factors_.data() + row_factors_[size_t(y)]; }
+
     void run_planes(int64_t examples, const Tensor& input, const Tensor& output, Work& work) const {
         const int64_t pixels = window_.height * window_.width, outputs = window_.out_height * window_.out_width;
         const int64_t scratch = 2 * window_.out_height * window_.pitch + window_.pitch;
@@ -60,7 +76,11 @@ class PoolOperation : public Operation {
                     from = image;
                 }
                 kernels_.pooling.planes(window_, from, pooled + outputs, pooled);
-                for (size_t k = 0; k < factors_.size(); ++k) pooled[k] *= factors_[k];
+                for (size_t y = 0; y < row_factors_.size(); ++y) {
+                    const float* factors_of = factors(int64_t(y));
+                    float* row = pooled + int64_t(y) * window_.out_width;
+                    for (int64_t x = 0; x < window_.out_width; ++x) row[x] *= factors_of[x];
+                }
                 kernels_.elementwise.from_float(pooled, output.type, output.scale, output.at(i * outputs), outputs);
             }
         });
@@ -110,13 +130,13 @@ class PoolOperation : public Operation {
         work.each(rows, cycles, [&](int64_t index, int thread) {
             const int64_t example = index / window_.out_height, y = index % window_.out_height;
             char* to = output.at(index * outputs);
-            float* factors = work.own_memory<float>(thread);
-            float* pooled = output.is_float() ? reinterpret_cast<float*>(to) : factors + window_.out_width;
+            float* weights = work.own_memory<float>(thread);
+            float* pooled = output.is_float() ? reinterpret_cast<float*>(to) : weights + window_.out_width;
             const float scale = input.is_float() ? 1.0f : input.scale;
             for (int64_t x = 0; x < window_.out_width; ++x) {
-                factors[x] = window_.maximum ? scale : scale * factors_[size_t(y * window_.out_width + x)];
+                weights[x] = window_.maximum ? scale : scale * factors(y)[x];
             }
-            kernels_.pooling.pixels(window_, y, input.at(example * input.shape.count()), input.type, factors, channels,
+            kernels_.pooling.pixels(window_, y, input.at(example * input.shape.count()), input.type, weights, channels,
                                     pooled);
             if (!output.is_float()) kernels_.elementwise.from_float(pooled, output.type, output.scale, to, outputs);
         });
@@ -134,13 +154,10 @@ class PoolOperation : public Operation {
         });
     }
 
-    static int64_t covered(int64_t first, int64_t count, int64_t size) {
-        return std::min(first + count, size) - std::max<int64_t>(first, 0);
-    }
-
     Window window_;
     Order order_;
-    std::vector<float> factors_;  // [output pixel], for a mean: 1 / number of pixels in the window
+    std::vector<float> factors_;         // for a mean, 1 / number of pixels in the window, a row of windows at a time
+    std::vector<int64_t> row_factors_;   // [output row]: where its factors begin
     bool in_bytes_;               // whether pixel order can be pooled without leaving bytes
     const Kernels& kernels_;
 };

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+
+#include "program/forking.h"
 
 namespace signwise {
 namespace {
@@ -10,6 +13,28 @@ namespace {
 // enough vectors to share tables.
 constexpr int64_t kFewest = 2, kMost = 64;
 constexpr int64_t kPortionBytes = 256 * 1024;
+
+// The number of gaps below each tensor in the arena: one more than below any neighbour that is alive at the same time
+// and lies before it. A gap of kMargin bytes separates what a kernel may read around its input from what others write.
+std::vector<int64_t> count_gaps(const std::vector<int64_t>& bytes, const std::vector<int64_t>& born,
+                                const std::vector<int64_t>& dies, const std::vector<int64_t>& offsets) {
+    std::vector<size_t> order;
+    for (size_t tensor = 0; tensor < bytes.size(); ++tensor) {
+        if (bytes[tensor] != 0) order.push_back(tensor);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
+    std::vector<int64_t> gaps(bytes.size(), 0);
+    for (size_t i = 0; i < order.size(); ++i) {
+        const size_t tensor = order[i];
+        gaps[tensor] = 1;
+        for (size_t j = 0; j < i; ++j) {
+            const size_t before = order[j];
+            const bool together = born[before] <= dies[tensor] && born[tensor] <= dies[before];
+            if (together) gaps[tensor] = std::max(gaps[tensor], gaps[before] + 1);
+        }
+    }
+    return gaps;
+}
 
 // Places tensors in the arena so that tensors alive at the same time do not overlap: first fit, in order of birth.
 std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<int64_t>& born,
@@ -125,6 +150,8 @@ void Program::finish(int32_t output) {
     }
     dies[size_t(storage_[size_t(output_)])] = end;
     offsets_ = place(bytes, born, dies, arena_bytes_);
+    gaps_ = count_gaps(bytes, born, dies, offsets_);
+    for (const int64_t gaps : gaps_) most_gaps_ = std::max(most_gaps_, gaps);
 }
 
 int64_t Program::weight_bytes() const {
@@ -146,7 +173,7 @@ int64_t Program::activation_bytes(int64_t batch) const {
 std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
     std::unique_ptr<Context> context;
     {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
         if (!idle_.empty()) {
             context = std::move(idle_.back());
             idle_.pop_back();
@@ -160,13 +187,13 @@ std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
 }
 
 void Program::give_back(std::unique_ptr<Context> context) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
     idle_.push_back(std::move(context));
 }
 
 void Program::run_portion(int64_t examples, const float* input, float* output, Context& context,
                           double* seconds) const {
-    char* arena = context.arena.reserve(arena_bytes_ * examples + 2 * kMargin) + kMargin;
+    char* arena = context.arena.reserve(arena_bytes_ * examples + (most_gaps_ + 1) * kMargin);
     const size_t result = size_t(output_), result_store = size_t(storage_[result]);
     // The output goes straight to the caller's memory, unless it still needs conversion or is the input itself.
     const bool direct = result_store != 0 && tensors_[result_store].is_float();
@@ -175,7 +202,7 @@ void Program::run_portion(int64_t examples, const float* input, float* output, C
         const size_t store = size_t(storage_[number]);
         tensor.margins = store != 0 && !(direct && store == result_store);
         tensor.data = store == 0      ? reinterpret_cast<char*>(const_cast<float*>(input))
-                      : tensor.margins ? arena + offsets_[store] * examples
+                      : tensor.margins ? arena + offsets_[store] * examples + gaps_[store] * kMargin
                                        : reinterpret_cast<char*>(output);
         return tensor;
     };

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -71,10 +70,11 @@ class Program {
     int32_t output_ = -1;
     std::vector<int32_t> storage_;  // [tensor]: the tensor whose memory it uses, itself unless it is an alias
     std::vector<int64_t> offsets_;  // [tensor]: place in the arena, for one example
+    std::vector<int64_t> gaps_;     // [tensor]: gaps of kMargin bytes below it, however many examples there are
+    int64_t most_gaps_ = 0;
     int64_t arena_bytes_ = 0;       // for one example
     int threads_;
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Context>> idle_;
+    std::vector<std::unique_ptr<Context>> idle_;  // behind fork_safe_mutex(this)
 };
 
 }  // namespace signwise

@@ -32,7 +32,8 @@ inline bool same_layout(const Shape& shape, Order one, Order other) {
     return in_rows && (one == Order::pixels || other == Order::pixels ? shape.width : shape.height) == 1;
 }
 
-// Bytes around a tensor in the arena that kernels may read: lanes whose results nobody uses lie there.
+// Bytes around a tensor in the arena that kernels may read: lanes whose results nobody uses lie there. Nobody writes
+// there while the tensor is in use.
 constexpr int64_t kMargin = 256;
 
 struct Tensor {

@@ -1,10 +1,11 @@
 #include "program/thread_pool.h"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <exception>
 #include <map>
+#include <utility>
+
+#include "program/forking.h"
 
 namespace signwise {
 namespace {
@@ -19,6 +20,10 @@ void pause() {
 
 // Long enough to bridge two operations, short enough not to show in a profile of an idle process.
 constexpr auto kSpin = std::chrono::microseconds(100);
+
+// By process and number of threads. Never deleted: workers may wait in a pool until the process ends, and a forked child
+// has no workers to join.
+auto* const pools = new std::map<std::pair<uint64_t, int>, ThreadPool*>;
 
 // Spins until `ready` or until the time is up.
 template <class Ready>
@@ -36,32 +41,30 @@ bool spin(const Ready& ready) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) : slices_(size_t(threads)) {
-    for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+    workers_.reserve(size_t(threads - 1));
+    for (int thread = 1; thread < threads; ++thread) {
+        try {
+            workers_.emplace_back([this, thread] { work(thread); });
+        } catch (const std::exception&) {
+            // A limit on processes or memory. Nothing may leave here while workers wait in this pool, and the threads
+            // that did start are enough.
+            break;
+        }
+    }
 }
 
 ThreadPool& ThreadPool::of(int threads) {
-    // Never deleted: workers may wait in a pool until the process ends, and a forked child has no workers to join.
-    struct Pools {
-        std::mutex mutex;
-        std::map<int, ThreadPool*> by_size;
-    };
-    static std::atomic<Pools*> pools{nullptr};
-    static std::once_flag once;
-    std::call_once(once, [] {
-        pools = new Pools;
-        pthread_atfork(nullptr, nullptr, [] { pools = new Pools; });
-    });
-    Pools& all = *pools.load();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    ThreadPool*& found = all.by_size[threads];
+    const std::lock_guard<std::mutex> lock(fork_safe_mutex(pools));
+    ThreadPool*& found = (*pools)[{fork_generation(), threads}];
     if (found == nullptr) found = new ThreadPool(threads);
     return *found;
 }
 
 void ThreadPool::run_slices(int thread) {
     try {
-        for (size_t i = 0; i < slices_.size(); ++i) {
-            Slice& slice = slices_[(size_t(thread) + i) % slices_.size()];
+        const int count = threads();
+        for (int i = 0; i < count; ++i) {
+            Slice& slice = slices_[size_t((thread + i) % count)];
             for (int64_t index = slice.next.fetch_add(1); index < slice.end; index = slice.next.fetch_add(1)) {
                 (*body_)(index, thread);
             }
@@ -93,10 +96,10 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
     }
     body_ = &body;
     error_ = nullptr;
-    const int64_t threads = int64_t(slices_.size());
-    for (int64_t thread = 0; thread < threads; ++thread) {
-        slices_[size_t(thread)].next = count * thread / threads;
-        slices_[size_t(thread)].end = count * (thread + 1) / threads;
+    const int64_t shares = threads();
+    for (int64_t thread = 0; thread < shares; ++thread) {
+        slices_[size_t(thread)].next = count * thread / shares;
+        slices_[size_t(thread)].end = count * (thread + 1) / shares;
     }
     busy_ = int(workers_.size());
     {

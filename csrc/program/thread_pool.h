@@ -17,7 +17,8 @@ namespace signwise {
 
 class ThreadPool {
   public:
-    // `threads` includes the caller: 1 starts no thread at all.
+    // `threads` includes the caller: 1 starts no thread at all. Where the system refuses to start as many, the pool has
+    // fewer.
     static ThreadPool& of(int threads);
 
     ThreadPool(const ThreadPool&) = delete;
@@ -43,7 +44,7 @@ class ThreadPool {
         std::atomic<int64_t> next{0};
         int64_t end = 0;
     };
-    std::vector<Slice> slices_;
+    std::vector<Slice> slices_;  // [thread]; more than needed if some threads could not be started
     std::atomic<int> busy_{0};
     std::atomic<uint64_t> round_{0};
     std::exception_ptr error_;

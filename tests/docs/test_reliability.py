@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from signwise.reproduce.markers import fill
 
 from signwise.datasets import archive, cifar, download, known_file
-from signwise.reproduce.markers import fill
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")

@@ -160,3 +160,21 @@ def test_signs_come_back_in_the_requested_type(dtype: torch.dtype) -> None:
 def test_only_signs_can_be_packed() -> None:
     with pytest.raises(SignwiseError, match="only -1 and \\+1"):
         pack_signs(torch.tensor([[1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_weights_loaded_later_are_used_in_every_mode(mode: type[torch.no_grad], made: list[Program]) -> None:
+    with mode():
+        first, second = (
+            nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)) for _ in range(2)
+        )
+        for model in (first, second):
+            sw.binarize_(model, skip=None)
+            pack_(model.eval())
+        examples = torch.randn(2, 16)
+        first(examples)
+        count = len(made)
+        first(examples)
+        assert len(made) == count, "nothing is prepared again as long as nothing changes"
+        first.load_state_dict(second.state_dict())
+        torch.testing.assert_close(first(examples), second(examples), rtol=0, atol=0)

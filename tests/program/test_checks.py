@@ -10,7 +10,16 @@ import pytest
 from signwise.errors import FormatError
 from signwise.program import Program
 from signwise.program import operations as ops
-from signwise.program.checks import LARGEST_ACTIVATIONS, LARGEST_OPERATIONS, LARGEST_READERS, LARGEST_WORK, infer_shapes
+from signwise.program.checks import (
+    LARGEST_ACTIVATIONS,
+    LARGEST_OPERATIONS,
+    LARGEST_READERS,
+    LARGEST_TAPS,
+    LARGEST_WORK,
+    infer_shapes,
+    prepared_bytes,
+)
+from signwise.runtime import native
 
 
 def conv(**changes: Any) -> ops.Conv:
@@ -116,3 +125,86 @@ def test_readers_of_one_weight_are_counted_by_weight() -> None:
     ]
     tensors = {"w0": np.zeros((8, 1), np.uint8), "w1": np.zeros((8, 1), np.uint8)}
     Program(input_shape=(8,), ops=tuple(dense), tensors=tensors, output=len(dense))
+
+
+def depthwise(channels: int, readers: int) -> Program:
+    layers = [
+        ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=channels, kernel=(2, 4), groups=channels)
+        for _ in range(readers)
+    ]
+    return Program(
+        input_shape=(channels, 2, 4), ops=tuple(layers), tensors={"w": np.zeros((channels, 1), np.uint8)}, output=1
+    )
+
+
+def test_a_small_file_cannot_be_prepared_to_gigabytes() -> None:
+    assert depthwise(2**16, readers=4).nbytes == 2**16
+    with pytest.raises(FormatError, match=r"operation 5 .* more than 83886080 bytes once it is prepared to run"):
+        depthwise(2**16, readers=64)
+
+
+def test_copies_of_shared_scales_count_as_prepared() -> None:
+    channels = 2**16
+    affine = ops.Affine(inputs=(0,), scale="s", bias="s")
+    tensors = {"s": np.zeros(channels, np.float32)}
+    with pytest.raises(FormatError, match="once it is prepared to run"):
+        Program(input_shape=(channels,), ops=(affine,) * 2000, tensors=tensors, output=1)
+
+
+def test_kernels_cannot_be_planned_without_end() -> None:
+    layer = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=1, kernel=(1024, 1024))
+    infer_shapes((1, 1031, 1031), [layer] * 4)
+    with pytest.raises(FormatError, match=rf"kernels of all convolutions exceed the limit of {LARGEST_TAPS} positions"):
+        infer_shapes((1, 1031, 1031), [layer] * 5)
+
+
+def test_wide_deep_depthwise_and_shared_layers_are_within_the_limits() -> None:
+    def prepared(layer: ops.Weighted, read: tuple[int, ...], made: tuple[int, ...], readers: int = 1) -> bool:
+        declared = sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for _, _, dtype, shape in layer.tensors([read]))
+        return readers * prepared_bytes(layer, [read], made) <= 2**26 + 256 * declared
+
+    dense = ops.Dense(inputs=(0,), weight="w", bits=1, out_features=4096, in_features=4096)
+    assert prepared(dense, (4096,), (4096,), readers=24), "as an unrolled recurrent network shares it"
+    wide = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=640, kernel=(3, 3), padding=(1, 1, 1, 1))
+    assert prepared(wide, (640, 8, 8), (640, 8, 8), readers=LARGEST_READERS // 2)
+    for channels in (32, 1024, 2**20):
+        for kernel in ((1, 1), (2, 4), (3, 3), (5, 5), (31, 31)):
+            layer = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=channels, kernel=kernel, groups=channels)
+            assert prepared(layer, (channels, 31, 31), (channels, 1, 1)), (channels, kernel)
+    first = ops.Conv(inputs=(0,), weight="w", bits=32, out_channels=64, kernel=(7, 7))
+    assert prepared(first, (3, 224, 224), (64, 218, 218))
+
+
+@pytest.mark.skipif(not native.available_isas(), reason="needs the native library")
+@pytest.mark.parametrize("filters", [1, 5, 16, 20, 33, 70])
+@pytest.mark.parametrize("channels", [1, 2, 3, 16, 33])
+@pytest.mark.parametrize("bits", [1, 32])
+def test_the_library_keeps_no_more_than_was_counted(
+    filters: int, channels: int, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def weight(terms: int) -> Any:
+        return np.zeros((filters, (terms + 7) // 8), np.uint8) if bits == 1 else None
+
+    six_bits = ops.Quantized(type="uint6", scale=1.0)
+    for isa in native.available_isas():
+        monkeypatch.setenv("SIGNWISE_ISA", isa)
+        for out in (None, six_bits):
+            conv = ops.Conv(inputs=(1,), weight="w", bits=bits, out_channels=filters, kernel=(3, 3))
+            dense = ops.Dense(inputs=(0,), weight="w", bits=bits, out_features=filters, in_features=channels)
+            image, vector = (channels, 6, 6), (channels,)
+            images = weight(9 * channels), np.zeros((filters, channels, 3, 3), np.float32)
+            vectors = weight(channels), np.zeros((filters, channels), np.float32)
+            for layer, shape, made, (packed, plain) in (
+                (conv, image, (filters, 4, 4), images),
+                (dense, vector, (filters,), vectors),
+            ):
+                before = (ops.Relu(inputs=(0,), out=out),) if layer is conv else ()
+                found = Program(
+                    input_shape=shape,
+                    ops=(*before, layer),
+                    tensors={"w": plain if packed is None else packed},
+                    output=len(before) + 1,
+                )
+                prepared = found.session(1).native
+                assert prepared is not None
+                assert prepared.weight_bytes <= prepared_bytes(layer, [shape], made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -212,3 +213,62 @@ def test_a_damaged_document_is_refused_by_the_name_of_the_damage(
 def test_text_that_is_no_document_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         Program.from_json(text, {})
+
+
+HEADER = 2**24 - 100
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"a":[' + b"[]," * (HEADER // 3 - 10) + b"0]}",
+        b'{"__metadata__":{"signwise":"{\\"a\\":[' + b"{}," * (HEADER // 3 - 20) + b'0]}"}}',
+        b"{" + b",".join(b'"%x":0' % i for i in range(HEADER // 12)) + b"}",
+        b"[" * HEADER,
+    ],
+    ids=["lists", "lists in the program", "names", "depth"],
+)
+def test_a_huge_header_is_refused_at_little_cost(header: bytes) -> None:
+    data = len(header).to_bytes(8, "little") + header
+    tracemalloc.start()
+    try:
+        assert is_refused(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(data), "its bytes, its text and nothing more"
+
+
+def test_commas_that_are_escaped_in_the_header_count_in_the_program() -> None:
+    text = '{"a":[' + "\\u005b\\u005d\\u002c" * 2**18 + "0]}"
+    header = ('{"__metadata__":{"signwise":"' + text.replace('"', '\\"') + '"}}').encode()
+    with pytest.raises(FormatError, match="which no program needs"):
+        Program.decode(len(header).to_bytes(8, "little") + header)
+
+
+def test_the_largest_program_has_a_header_within_the_limits() -> None:
+    widest = [ops.Concat(inputs=(0,) * 64) for _ in range(4096)]
+    data = Program(input_shape=(1,), ops=tuple(widest), tensors={}, output=4096).encode()
+    assert len(Program.decode(data).ops) == 4096
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sw")
+    for path in (tmp_path / "pipe.sw", Path("/dev/zero")):
+        with pytest.raises(SignwiseError, match=r"cannot read .*: not a regular file"):
+            Program.load(path)
+
+
+@pytest.mark.parametrize("scale", ["-1" + "0" * 400, "1" + "0" * 400, "-1e400"])
+def test_a_scale_beyond_all_floats_is_refused(scale: str) -> None:
+    eight_bits = ops.Quantized(type="int8", scale=1.0)
+    text = one_layer(ops=(conv(out=eight_bits),)).to_json().replace('"scale":1.0', f'"scale":{scale}')
+    with pytest.raises(FormatError, match=r"out\.scale must be a number from 1e-30 to 1e30"):
+        Program.from_json(text, one_layer().tensors)
+
+
+def test_more_parts_than_a_program_can_have_are_refused_before_they_are_parsed() -> None:
+    for text in ('{"a":[' + "[]," * 2**18 + "0]}", "[" * 2**18, "{" + ",".join(f'"{i}":0' for i in range(2**20)) + "}"):
+        with pytest.raises(FormatError, match="which no program needs"):
+            Program.from_json(text, {})

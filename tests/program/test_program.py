@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 import runpy
 from pathlib import Path
 from typing import Any
@@ -178,3 +180,17 @@ def test_outputs_that_are_no_vectors_of_scores_are_refused() -> None:
 
 def test_an_error_is_shown_in_percent_of_the_examples() -> None:
     assert error_text(1 / 3, 60) == "33.33 % of 60 examples"
+
+
+def test_a_copy_is_the_program_itself_and_a_pickle_comes_back_equal() -> None:
+    first = Program(input_shape=(2,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1, about={"name": "relu"})
+    assert copy.copy(first) is first and copy.deepcopy(first) is first
+    assert pickle.loads(pickle.dumps(first)).encode() == first.encode()
+
+
+def test_an_unaligned_batch_is_aligned_before_it_reaches_the_kernels() -> None:
+    program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1)
+    unaligned = np.ndarray((2, 3), np.float32, buffer=bytearray(32), offset=1)
+    unaligned[:] = [[1, -2, 3], [-4, 5, 6]]
+    assert not unaligned.flags.aligned and program.as_input(unaligned).flags.aligned
+    np.testing.assert_array_equal(program(unaligned), [[1, 0, 3], [0, 5, 6]])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
+import shutil
+import subprocess
 import warnings
 from pathlib import Path
 from typing import Any
@@ -200,3 +204,60 @@ def test_the_library_and_python_agree_on_the_number_of_operations() -> None:
         longest.add(operation())
     with pytest.raises(SignwiseError, match=str(LARGEST_OPERATIONS)):
         longest.add(operation())
+
+
+@needs_library
+def test_arrays_of_the_wrong_type_are_refused() -> None:
+    lowered = program(shape=(4,))
+    lowered.add(operation())
+    lowered.finish(1)
+    floats, read_only = np.zeros((2, 4), np.float32), np.zeros((2, 4), np.float32)
+    read_only.setflags(write=False)
+    with pytest.raises(ValueError, match="takes float32 here, got uint8"):
+        lowered.run(np.zeros((2, 4), np.uint8), floats)
+    with pytest.raises(ValueError, match="takes float32 here, got float64"):
+        lowered.run(floats, np.zeros((2, 4)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="takes float64 here"):
+        lowered.profile(floats, floats.copy(), np.zeros((1, 5), np.float32))
+    with pytest.raises(ValueError, match="read-only"):
+        lowered.run(floats, read_only)
+    with pytest.raises(ValueError, match="aligned"):
+        lowered.run(np.ndarray((2, 4), np.float32, buffer=bytearray(40), offset=1), floats)
+
+
+@needs_library
+def test_a_prepared_program_refuses_to_be_copied() -> None:
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(SignwiseError, match="cannot be copied: prepare another one"):
+            duplicate(program())
+
+
+@needs_library
+def test_a_relative_path_names_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = native.library()
+    assert library is not None
+    monkeypatch.chdir(Path(library._name).parent)
+    monkeypatch.setenv("SIGNWISE_LIBRARY", Path(library._name).name)
+    assert native.available_isas()
+
+
+@needs_library
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf")
+def test_the_library_is_hardened() -> None:
+    library = native.library()
+    assert library is not None
+    listed = subprocess.run(
+        ["readelf", "--wide", "--dynamic", "--segments", "--dyn-syms", library._name],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    if "__asan_init" in listed or "__tsan_init" in listed:
+        pytest.skip("a build with sanitizers")
+    assert "__stack_chk_fail" in listed, "no stack protector"
+    assert "GNU_RELRO" in listed and "BIND_NOW" in listed, "symbols are bound late"
+    assert "TEXTREL" not in listed
+    stack = next(line for line in listed.splitlines() if "GNU_STACK" in line)
+    assert "RWE" not in stack, "the stack is executable"
+    # Leaves no trace in the library, whose copies all go to memory that the compiler does not know the size of.
+    assert "-D_FORTIFY_SOURCE=3" in (Path(__file__).parents[2] / "CMakeLists.txt").read_text()

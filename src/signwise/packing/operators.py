@@ -8,7 +8,7 @@ once. Everything else unpacks the bits and uses PyTorch's own layers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -117,7 +117,7 @@ class Prepared:
     session: Session[Program]
     scale: Tensor | None
     bias: Tensor | None
-    versions: tuple[int, ...]
+    states: tuple[int | Tensor, ...]
 
 
 # Keyed by the tensor of bits itself, never by its address, which other bits may reuse.
@@ -147,16 +147,16 @@ def run_native(
         return None
     shape, threads = tuple(examples.shape[1:]), torch.get_num_threads()
     key = (geometry, shape, threads)
-    versions = tuple(_version(tensor) for tensor in tensors)
     with _lock:
         entries = _prepared.setdefault(bits, {})
         entry = entries.get(key)
-        if entry is None or entry.versions != versions or entry.scale is not scale or entry.bias is not bias:
+        if entry is None or entry.scale is not scale or entry.bias is not bias or not _unchanged(tensors, entry.states):
             entries.pop(key, None)
             while len(entries) >= LARGEST_SHAPES:
                 del entries[next(iter(entries))]
             program = _one_layer(layer, geometry, shape, bits, scale, bias)
-            entries[key] = entry = Prepared(program.session(threads), scale, bias, versions)
+            states = tuple(_state(tensor) for tensor in tensors)
+            entries[key] = entry = Prepared(program.session(threads), scale, bias, states)
     return torch.from_numpy(entry.session(examples.detach().numpy()))
 
 
@@ -176,9 +176,18 @@ def _one_layer(
     return Program(input_shape=shape, ops=(operation,), tensors=arrays, output=1)
 
 
-def _version(tensor: Tensor) -> int:
-    # Tensors made in inference mode count no changes, and reading their version raises.
-    return 0 if tensor.is_inference() else tensor._version
+def _state(tensor: Tensor) -> int | Tensor:
+    # Tensors made in inference mode count no changes, so a copy of their numbers stands in for the version.
+    return tensor.clone() if tensor.is_inference() else tensor._version
+
+
+def _unchanged(tensors: Sequence[Tensor], states: Sequence[int | Tensor]) -> bool:
+    for tensor, state in zip(tensors, states, strict=True):
+        if isinstance(state, Tensor) != tensor.is_inference():
+            return False
+        if not (torch.equal(tensor, state) if isinstance(state, Tensor) else tensor._version == state):
+            return False
+    return True
 
 
 # Signs as bits, for tensors on any device, in the layout of signwise.program.operations.layers

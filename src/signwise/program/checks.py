@@ -20,6 +20,8 @@ LARGEST_OPERATIONS = 4096
 LARGEST_ACTIVATIONS = 2**28  # numbers per example, padding included, over all values: 1 GiB of float32
 LARGEST_WORK = 2**40  # additions or multiplications per example: a hundred times a ResNet-152
 LARGEST_READERS = 64  # operations that share one weight: each may keep a copy in the order of its kernels
+LARGEST_TAPS = 2**22  # kernel positions of all convolutions: each is planned
+PREPARED_BYTES, PREPARED_RATIO = 2**26, 256  # most bytes in the order of the kernels: this, and so many per tensor byte
 
 
 def check_input_shape(shape: Shape) -> None:
@@ -47,7 +49,7 @@ def infer_shapes(input_shape: Shape, operations: Sequence[ops.Operation]) -> tup
     if not len(operations) <= LARGEST_OPERATIONS:
         raise FormatError(f"a program may have {LARGEST_OPERATIONS} operations, got {len(operations)}")
     shapes = [input_shape]
-    activations, work = math.prod(input_shape), 0
+    activations, work, taps = math.prod(input_shape), 0, 0
     for index, operation in enumerate(operations):
         where = f"operation {index} ({operation.kind})"
         for value in operation.inputs:
@@ -64,6 +66,9 @@ def infer_shapes(input_shape: Shape, operations: Sequence[ops.Operation]) -> tup
             raise FormatError(f"{where}: values exceed the limit of {LARGEST_ACTIVATIONS} numbers per example")
         if work > LARGEST_WORK:
             raise FormatError(f"{where}: exceeds the limit of {LARGEST_WORK} additions or multiplications per example")
+        taps += math.prod(operation.kernel) if isinstance(operation, ops.Conv) else 0
+        if taps > LARGEST_TAPS:
+            raise FormatError(f"{where}: the kernels of all convolutions exceed the limit of {LARGEST_TAPS} positions")
         shapes.append(shape)
     return tuple(shapes)
 
@@ -77,6 +82,7 @@ def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], 
         tensors: by name.
     """
     used: set[str] = set()
+    prepared, largest = 0, PREPARED_BYTES + PREPARED_RATIO * sum(tensor.nbytes for tensor in tensors.values())
     readers: Counter[str] = Counter()
     for index, operation in enumerate(operations):
         inputs = [shapes[value] for value in operation.inputs]
@@ -89,6 +95,9 @@ def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], 
                 expected, found = f"{np.dtype(dtype)} {list(shape)}", f"{tensor.dtype} {list(tensor.shape)}"
                 raise FormatError(f"{where}: {attribute} {name!r} must be {expected}, got {found}")
             used.add(name)
+        prepared += prepared_bytes(operation, inputs, shapes[index + 1])
+        if prepared > largest:
+            raise FormatError(f"{where}: the program would take more than {largest} bytes once it is prepared to run")
         if isinstance(operation, ops.Weighted):
             readers[operation.weight] += 1
             if readers[operation.weight] > LARGEST_READERS:
@@ -100,6 +109,32 @@ def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], 
     for name, tensor in tensors.items():
         if tensor.dtype == np.float32 and not np.isfinite(tensor).all():
             raise FormatError(f"tensor {name!r} holds a number that is not finite")
+
+
+def prepared_bytes(operation: ops.Operation, inputs: Sequence[Shape], output: Shape) -> int:
+    """The most bytes that an operation keeps in the order of its kernels, whatever the CPU and the batch.
+
+    Follows the layouts in csrc: index words where tables pay (``lookup/weights.cpp``), else float32 weights in half
+    blocks of six filters per group, of which a depthwise layer fills one.
+
+    Example:
+        >>> layer = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=8, kernel=(3, 3), groups=8)
+        >>> prepared_bytes(layer, [(8, 5, 5)], (8, 3, 3)) >= 6 * 4 * 8 * 9
+        True
+    """
+    kept = 256 + sum(np.dtype(dtype).itemsize * math.prod(shape) for _, _, dtype, shape in operation.tensors(inputs))
+    if isinstance(operation, ops.AvgPool):
+        top, _, bottom, _ = operation.padding
+        rows = 1 if operation.count_include_pad else min(output[1], 1 + top + bottom)  # that differ
+        return kept + 8 * output[1] + 4 * rows * output[2]
+    if not isinstance(operation, ops.Weighted):
+        return kept
+    filters, terms = output[0], operation.terms(inputs[0])
+    groups, taps = (operation.groups, math.prod(operation.kernel)) if isinstance(operation, ops.Conv) else (1, 1)
+    if operation.bits == 1 and terms // taps >= 3 and filters // groups >= 20 and taps <= 128:
+        return 8 * kept + 128 * filters
+    half_blocks = groups * -(-filters // groups // 6)
+    return 4 * 6 * half_blocks * terms + 16 * kept + 32 * filters
 
 
 def _check_pad_bits(where: str, operation: ops.Weighted, read: Shape, tensors: Tensors) -> None:

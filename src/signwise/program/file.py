@@ -8,10 +8,11 @@ result is a document with well-formed tensors or a :class:`~signwise.errors.Form
 from __future__ import annotations
 
 import json
+import os
 import reprlib
+import stat
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,9 @@ from signwise.program.operations import KINDS, Operation, Quantized, Shape, Tens
 VERSION = 1
 KEY = "signwise"
 LARGEST_HEADER = 2**24
+# About twice what 4096 operations need, with 64 inputs or three tensors each.
+LARGEST_JSON_LISTS = 2**17
+LARGEST_JSON_VALUES = 2**19
 
 _TYPES = {np.dtype(np.float32): "F32", np.dtype(np.uint8): "U8"}
 
@@ -41,11 +45,17 @@ def write_file(path: str | PathLike[str], data: bytes) -> None:
 
 
 def read_file(path: str | PathLike[str]) -> bytes:
-    """The bytes of the file at ``path``."""
+    """The bytes of the file at ``path``; devices, pipes and folders are refused."""
     try:
-        return Path(path).read_bytes()
+        # Opening a pipe would wait for a writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SignwiseError(f"cannot read {fspath(path)!r}: not a regular file")
+            return file.read()
     except OSError as error:
         raise SignwiseError(f"cannot read {fspath(path)!r}: {error.strerror}") from None
+    except MemoryError:
+        raise SignwiseError(f"cannot read {fspath(path)!r}: larger than the memory") from None
 
 
 def encode(text: str, tensors: Tensors) -> bytes:
@@ -98,7 +108,11 @@ def _read_header(data: bytes) -> dict[str, Any]:
     if length > len(data) - 8:
         raise FormatError(f"cut short: the header needs {length} bytes, the file has {len(data) - 8} after its first 8")
     try:
-        header = json.loads(data[8 : 8 + length].decode("utf-8"), object_pairs_hook=_unique_names)
+        text = data[8 : 8 + length].decode("utf-8")
+        check_json_size(text)
+        header = json.loads(text, object_pairs_hook=_unique_names)
+    except FormatError as error:
+        raise FormatError(f"not a .sw file: {error}") from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not a .sw file: the header is not valid JSON ({error})") from None
     if not isinstance(header, dict):
@@ -216,7 +230,7 @@ def _read_out(written: object) -> Quantized | None:
     assert isinstance(written, dict)
     scale = written["scale"]
     # JSON does not distinguish 1 from 1.0.
-    return Quantized(type=written["type"], scale=float(scale) if type(scale) is int and scale < 2**53 else scale)
+    return Quantized(type=written["type"], scale=float(scale) if type(scale) is int and abs(scale) < 2**53 else scale)
 
 
 def _tuple(value: Any) -> Any:
@@ -232,7 +246,19 @@ def _check_keys(where: str, found: object, expected: set[str]) -> None:
         raise FormatError(f"{where} has an unknown {reprlib.repr(unknown[0])}")
 
 
+def check_json_size(text: str) -> None:
+    """Refuse a JSON text with more parts than any program has, before a parser makes an object of each.
+
+    Counting characters takes milliseconds; parsing 16 MB of empty lists takes seconds and hundreds of megabytes.
+    """
+    lists, values = text.count("[") + text.count("{"), text.count(",")
+    if lists > LARGEST_JSON_LISTS or values > LARGEST_JSON_VALUES:
+        limits = f"{LARGEST_JSON_LISTS} lists or {LARGEST_JSON_VALUES} values"
+        raise FormatError(f"the JSON text has more than {limits}, which no program needs")
+
+
 def _parse(text: str) -> dict[str, Any]:
+    check_json_size(text)
     try:
         document = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     # Deep nesting overflows the parser's stack, which Python reports as a RecursionError.

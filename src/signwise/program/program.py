@@ -114,6 +114,17 @@ class Program:
             f"Program({self.input_shape} -> {self.output_shape}, {count}, {weights:,} weights, {self.nbytes:,} bytes)"
         )
 
+    # A program never changes, so a copy is the program itself; a pickle holds the bytes of its file.
+
+    def __copy__(self) -> Program:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Program:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Program.decode, (self.encode(),)
+
     # Running
 
     def __call__(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -150,7 +161,7 @@ class Program:
         return reference.run(self.ops, self.tensors, self.output, self.as_input(examples))
 
     def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """A batch as the program reads it, float32 and C-contiguous; any other shape is refused.
+        """A batch as the program reads it: float32, C-contiguous and aligned; any other shape is refused.
 
         Args:
             examples: ``(batch, *input_shape)``, of any real type.
@@ -161,7 +172,7 @@ class Program:
             raise SignwiseError(f"the input must have shape ({expected}), got {found.shape}")
         if found.dtype.kind not in "fiub":
             raise SignwiseError(f"the input must hold real numbers, got {found.dtype}")
-        return np.ascontiguousarray(found, dtype=np.float32)
+        return np.require(found, np.float32, ["C", "A"])
 
     def native_operations(self) -> Iterator[native.Operation]:
         """The operations as the C interface takes them; they point into the program's tensors."""
@@ -330,7 +341,7 @@ def error_text(rate: float, count: int) -> str:
 
 
 def _read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    held = np.ascontiguousarray(tensor)
+    held: npt.NDArray[Any] = np.require(tensor, requirements=["C", "A"])
     if held is tensor or held.base is not None:
         held = held.view()
     held.flags.writeable = False

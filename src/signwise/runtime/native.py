@@ -14,7 +14,7 @@ import warnings
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +86,8 @@ def library() -> ctypes.CDLL | None:
 def _load(named: str | None) -> ctypes.CDLL | None:
     # In an editable install, the package spans two folders: one for Python files, one for the built library.
     folders = sys.modules[__name__.rpartition(".")[0]].__path__
-    candidates = [Path(named)] if named else [Path(folder) / FILE for folder in folders]
+    # Absolute, since dlopen looks for a bare name in the system's folders alone.
+    candidates = [Path(named).absolute()] if named else [Path(folder) / FILE for folder in folders]
     reason = f"no {FILE} in {', '.join(str(path.parent) for path in candidates)}"
     for path in candidates:
         if not path.exists():
@@ -164,7 +165,7 @@ def describe(
         described.out_type, described.out_scale = out
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
-            address, count = _pointer(value)
+            address, count = _pointer(value, np.uint8 if value.dtype == np.uint8 else np.float32)
             setattr(described, name, address)
             # The header counts weights in bytes, since they are bits or float32, and scales and biases in numbers.
             is_weight = name == "weight"
@@ -199,6 +200,9 @@ class NativeProgram:
             self._native.signwise_free(self._handle)
             self._handle = None
 
+    def __reduce__(self) -> NoReturn:
+        raise SignwiseError("a prepared program is memory of this process and cannot be copied: prepare another one")
+
     def add(self, operation: Operation) -> None:
         """Append an operation; the library copies the weights."""
         self._check(self._native.signwise_add(self._handle, ctypes.byref(operation)))
@@ -214,7 +218,8 @@ class NativeProgram:
             examples: C-contiguous, ``(batch, *input_shape)``.
             outputs: C-contiguous, ``(batch, *output_shape)``, written to.
         """
-        self._check(self._native.signwise_run(self._handle, len(examples), *_pointer(examples), *_pointer(outputs)))
+        pointers = (*_pointer(examples, np.float32), *_pointer(outputs, np.float32, written=True))
+        self._check(self._native.signwise_run(self._handle, len(examples), *pointers))
 
     def profile(
         self, examples: npt.NDArray[np.float32], outputs: npt.NDArray[np.float32], seconds: npt.NDArray[np.float64]
@@ -225,7 +230,11 @@ class NativeProgram:
             examples, outputs: as for :meth:`run`.
             seconds: ``(operations, 5)``: input preparation, tables, sums, epilogue and total.
         """
-        pointers = (*_pointer(examples), *_pointer(outputs), *_pointer(seconds))
+        pointers = (
+            *_pointer(examples, np.float32),
+            *_pointer(outputs, np.float32, written=True),
+            *_pointer(seconds, np.float64, written=True),
+        )
         self._check(self._native.signwise_profile(self._handle, len(examples), *pointers))
 
     @property
@@ -246,7 +255,12 @@ def _message(native: ctypes.CDLL) -> str:
     return str(native.signwise_error().decode(errors="replace"))
 
 
-def _pointer(array: npt.NDArray[Any]) -> tuple[int, int]:
-    if not array.flags.c_contiguous:
-        raise ValueError("the native library takes C-contiguous arrays")
+def _pointer(array: npt.NDArray[Any], dtype: type[np.generic], *, written: bool = False) -> tuple[int, int]:
+    """The address of the numbers, and their count."""
+    if not array.flags.c_contiguous or not array.flags.aligned:
+        raise ValueError("the native library takes C-contiguous, aligned arrays")
+    if array.dtype != dtype:
+        raise ValueError(f"the native library takes {np.dtype(dtype)} here, got {array.dtype}")
+    if written and not array.flags.writeable:
+        raise ValueError("the native library writes to this array, which is read-only")
     return array.ctypes.data, array.size

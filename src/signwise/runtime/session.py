@@ -27,7 +27,7 @@ class Runnable(Protocol):
     def output(self) -> int: ...
 
     def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Check a batch; returns it C-contiguous and in float32."""
+        """Check a batch; returns it in float32, C-contiguous and aligned."""
 
     def native_operations(self) -> Iterable[native.Operation]:
         """The operations for the native library, in order."""
@@ -69,6 +69,10 @@ class Session(Generic[P]):
         outputs = np.empty((len(batch), *self.program.output_shape), np.float32)
         self.native.run(batch, outputs)
         return outputs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, and the session in another process, prepares the program again."""
+        return type(self), (self.program, self.threads)
 
     def __repr__(self) -> str:
         return f"Session({self.program!r}, threads={self.threads}, isa={self.isa or 'numpy'})"
