@@ -315,8 +315,8 @@ def page_blocks(record: dict[str, Any]) -> dict[str, str]:
     rows = ["| what | how often | result |", "|---|---|---|"]
     if (found := record.get("kills")) is not None:
         rows.append(
-            f"| SIGKILL at a random moment, a checkpoint after each step | {found['kills']} kills, runs: {found['runs']} | "
-            f"runs that end bit-identical: {found['identical']} of {found['runs']} |"
+            f"| SIGKILL at a random moment, a checkpoint after each step | {found['kills']} kills, "
+            f"runs: {found['runs']} | runs that end bit-identical: {found['identical']} of {found['runs']} |"
         )
     if (found := record.get("faults")) is not None:
         rows.append(
