@@ -100,7 +100,7 @@ def calls(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 def exhaustion(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     outcomes = {"answered": 0, "raised": 0, "failed": 0}
-    sizes = [round(4 * 1.12**step) for step in range(arguments.processes)]
+    sizes = [round(size) for size in np.geomspace(4, 2**16, arguments.processes)]
     for size in sizes:
         command = [sys.executable, "-c", EXHAUSTED, str(size), "64"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
