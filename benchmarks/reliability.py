@@ -75,7 +75,7 @@ def resident_bytes() -> int:
 
 
 def calls(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    session = sw.load("lenet5-mnist-1bit", threads=2)
+    session = sw.load("lenet5-mnist-1bit", threads=arguments.threads)
     examples = np.random.default_rng(0).random((16, 1, 28, 28), np.float32)
     sizes, begun, points = [], time.perf_counter(), 100
     for batch in range(1, len(examples) + 1):  # every plan is made
@@ -89,6 +89,7 @@ def calls(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     slope = np.polyfit(np.arange(len(settled)) * (arguments.count // points), settled, 1)[0]
     found = {
         "calls": arguments.count // points * points,
+        "threads": arguments.threads,
         "seconds": round(time.perf_counter() - begun),
         "bytes_per_call": round(float(slope), 3),
         "growth_bytes": settled[-1] - settled[0],
@@ -99,7 +100,7 @@ def calls(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 def exhaustion(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     outcomes = {"answered": 0, "raised": 0, "failed": 0}
-    sizes = [round(4 * 1.12**step) for step in range(arguments.processes)]
+    sizes = [round(size) for size in np.geomspace(4, 2**16, arguments.processes)]
     for size in sizes:
         command = [sys.executable, "-c", EXHAUSTED, str(size), "64"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -123,6 +124,7 @@ def main() -> None:
     threaded.set_defaults(measure=threads)
     called = commands.add_parser("calls")
     called.add_argument("--count", type=int, default=1_000_000)
+    called.add_argument("--threads", type=int, default=1)
     called.set_defaults(measure=calls)
     exhausted = commands.add_parser("exhaustion")
     exhausted.add_argument("--processes", type=int, default=100)
