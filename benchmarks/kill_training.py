@@ -10,7 +10,7 @@
    must succeed.
 3. torchrun: the same training on two processes; SIGKILL of one of them, and ``torchrun`` restarts both.
 
-Each part replaces its section of the record; the page docs/reliability.md shows them all.
+Each part replaces its section of the record; ``make render`` puts them on docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tools.markers import fill_file
 
 import signwise.cli
 from signwise import datasets, provenance
@@ -45,7 +44,6 @@ from signwise.training.run_folder import read_config, read_records
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "results" / "reliability.json"
-PAGE = ROOT / "docs" / "reliability.md"
 
 STEPS = 60
 TRAINING = ["train", "lenet5-mnist", "--epochs", "3", "--train-samples", "2000", "--test-samples", "500"]
@@ -310,33 +308,6 @@ def _workers(parent: int) -> dict[int, int]:
     return found
 
 
-def page_blocks(record: dict[str, Any]) -> dict[str, str]:
-    """The table of docs/reliability.md."""
-    rows = ["| what | how often | result |", "|---|---|---|"]
-    if (found := record.get("kills")) is not None:
-        rows.append(
-            f"| SIGKILL at a random moment, a checkpoint after each step | {found['kills']} kills, "
-            f"runs: {found['runs']} | runs that end bit-identical: {found['identical']} of {found['runs']} |"
-        )
-    if (found := record.get("faults")) is not None:
-        rows.append(
-            f"| SIGKILL, ENOSPC, EIO or EMFILE at a system call of a checkpoint | {found['faults']} faults at "
-            f"{found['system_calls']} calls | {found['readable']} of {found['faults']} leave the old or the new "
-            f"checkpoint readable; {found['next_write_succeeds']} of {found['faults']} next writes succeed |"
-        )
-    if (found := record.get("torchrun")) is not None:
-        rows.append(
-            f"| SIGKILL of one of two processes under `torchrun` | {found['kills']} kills, runs: {found['runs']} | "
-            f"runs that end bit-identical: {found['identical']} of {found['runs']} |"
-        )
-    sections = [record[name] for name in ("kills", "faults", "torchrun") if name in record]
-    origins = sorted({(entry["date"][:10], entry["hardware"]["processor"]) for entry in sections})
-    versions = sorted({f"PyTorch {entry['versions']['torch']}" for entry in sections})
-    where = "; ".join(f"{date}, {processor}" for date, processor in origins)
-    rows += ["", f"{where}; {', '.join(versions)}. [The record](../results/reliability.json)."]
-    return {"kills": "\n".join(rows)}
-
-
 def holds(result: dict[str, Any]) -> bool:
     """Whether nothing was lost and nothing changed."""
     if "faults" in result:
@@ -349,7 +320,7 @@ def read_record() -> dict[str, Any]:
 
 
 def keep(section: str, result: dict[str, Any]) -> None:
-    """Put a result and its origin into the record, and the record on its page."""
+    """Put a result and its origin into the record."""
     origin = {
         "date": provenance.now(),
         "versions": provenance.versions(),
@@ -359,7 +330,6 @@ def keep(section: str, result: dict[str, Any]) -> None:
     record = read_record() | {section: origin | result}
     with atomic_write(RECORD) as file:
         file.write(json.dumps(record, indent=1).encode() + b"\n")
-    fill_file(PAGE, page_blocks(record))
     print(f"{section}: {json.dumps(result)}", flush=True)
 
 

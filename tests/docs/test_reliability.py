@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from signwise.reproduce.markers import fill
 
 from signwise.datasets import archive, cifar, download, known_file
 
@@ -23,8 +22,7 @@ def script(benchmark_script: Callable[[str], ModuleType]) -> ModuleType:
     return benchmark_script("kill_training")
 
 
-def test_the_page_shows_the_record(script: ModuleType) -> None:
-    assert fill(PAGE, script.page_blocks(RECORD)) == PAGE, "docs/reliability.md does not show what results/ holds"
+def test_every_part_of_the_record_says_where_it_comes_from() -> None:
     for section in ("kills", "faults", "torchrun"):
         assert {"date", "versions", "hardware", "revision"} <= RECORD[section].keys()
 

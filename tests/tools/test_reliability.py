@@ -1,0 +1,26 @@
+"""The blocks of the reliability page: one row per part of the records, and none for a part that is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tools import reliability
+
+ORIGIN = {"date": "2026-01-02T00:00:00Z", "hardware": {"processor": "A CPU"}}
+
+
+def test_each_part_of_a_record_is_one_row(tmp_path: Path) -> None:
+    kills = {"kills": ORIGIN | {"kills": 24, "runs": 3, "identical": 3}}
+    parts = {"fuzz": {"files": 5000, "loaded": 700, "refused": 4300}, "calls": {"calls": 1000, "bytes_per_call": 0.0}}
+    (tmp_path / "reliability.json").write_text(json.dumps(kills))
+    (tmp_path / "reliability-native.json").write_text(json.dumps(ORIGIN | {"parts": parts}))
+    blocks = reliability.blocks(tmp_path)
+    assert "| 24 kills in 3 runs | 3 of 3 runs end bit-identical |" in blocks["kills"]
+    assert "| 5,000 files | 700 loaded and run, 4,300 refused, no crash |" in blocks["runtime"]
+    assert "| 1,000 calls | 0 bytes per call |" in blocks["runtime"] and blocks["runtime"].count("\n| ") == 3
+    assert "2026-01-02, A CPU: [the record](../results/reliability-native.json)" in blocks["runtime"]
+
+
+def test_without_records_the_tables_are_empty(tmp_path: Path) -> None:
+    assert all(block.count("\n|") == 1 for block in reliability.blocks(tmp_path).values())
