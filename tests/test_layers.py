@@ -99,7 +99,7 @@ def make_model() -> Any:  # nn.Sequential, whose items mypy does not know
 
 def make_binary_model() -> Any:
     model = make_model()
-    sw.binarize_(model, skip=sw.last)
+    sw.binarize_(model, skip=sw.last, method=sw.GroupTransform())
     return model
 
 

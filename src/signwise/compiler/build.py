@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from signwise.compiler.fuse import fuse_
 from signwise.compiler.trace import trace
 from signwise.errors import SignwiseError
-from signwise.layers import BINARY_OF
+from signwise.layers import float_class
 from signwise.packing.pack import deployed_layers
 from signwise.program.evaluate import error_text
 from signwise.program.program import Program
 
 Examples: TypeAlias = Union[Tensor, npt.NDArray[Any]]
-
-PLAIN_OF: dict[type[nn.Module], type[nn.Module]] = {binary: plain for plain, binary in BINARY_OF.items()}
 
 
 def compile(  # noqa: A001 - the name that users know from PyTorch
@@ -85,11 +83,12 @@ def evaluation_form(model: nn.Module) -> tuple[nn.Module, dict[str, Tensor | Non
     """
     copied = copy.deepcopy(model).to(device="cpu", dtype=torch.float32).eval().requires_grad_(False)
     scales: dict[str, Tensor | None] = {}
-    for name, layer, deployed in deployed_layers(copied, PLAIN_OF, "compile"):
+    for name, layer, deployed in deployed_layers(copied, "compile"):
         layer.weight = nn.Parameter(deployed.signs, requires_grad=False)
         scales[f"{name}.weight" if name else "weight"] = deployed.scale
         # The inverse of binarize_: every parameter, hook and reference stays in place.
-        plain: type[Any] = PLAIN_OF[type(layer)]
+        plain: type[Any] | None = float_class(type(layer))
+        assert plain is not None
         layer.__class__ = plain
     return copied, scales
 
