@@ -472,3 +472,17 @@ def test_curves_fall_from_one_to_nearly_zero_after_the_warm_up(decay: type[sw.De
     assert rates[100:] == sorted(rates[100:], reverse=True)
     assert rates[550] == pytest.approx(0.5) and 0 < rates[999] < 0.002 and rates[1000] == pytest.approx(0)
     assert [curve.weight_decay_factor(step) for step in (0, 50, 100)] == [1.0, 1.0, 1.0]
+
+
+def test_a_schedule_saves_its_settings_and_takes_them_over() -> None:
+    saved, loaded = sw.BinarizationSchedule(100, 0.5, (1.0, 6.0), 0.2), sw.BinarizationSchedule(7)
+    loaded.load_state_dict(saved.state_dict())
+    assert loaded == saved
+    with pytest.raises(sw.SignwiseError, match="t_alpha must be in"):
+        loaded.load_state_dict({**saved.state_dict(), "t_alpha": 2.0})
+    assert loaded == saved
+
+
+def test_a_model_without_binary_layers_is_refused() -> None:
+    with pytest.raises(sw.SignwiseError, match=r"no binary layer to schedule: call signwise\.binarize_"):
+        sw.BinarizationSchedule(10).apply_(nn.Linear(4, 4), 0)
