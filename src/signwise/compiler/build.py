@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from signwise.compiler.fuse import fuse_
 from signwise.compiler.trace import trace
+from signwise.compiler.verify import refuse_other_outputs, unwrapped
 from signwise.errors import SignwiseError
 from signwise.layers import float_class
 from signwise.packing.pack import deployed_layers
@@ -37,8 +38,10 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
 
     Args:
         model: any model of convolutions, dense layers, batch norm, ReLU, pools, additions and concatenations; anything
-            else is refused by name. The model itself does not change.
-        example_input: one batch of the right shape; its numbers and its batch size do not matter.
+            else is refused by name. DDP, DataParallel, ``torch.compile`` and ``AveragedModel`` are unwrapped. The model
+            itself does not change.
+        example_input: one batch of the right shape, of any size. The program must give the model's outputs on it, or
+            compile refuses.
         activations: ``"int8"`` is short for ``compile(...).quantize(calibrate)``.
         calibrate, six_bit_inputs: for ``"int8"``, the arguments of :meth:`Program.quantize`.
         validate: images and labels; notes :meth:`Program.error` on them in the program's ``about``.
@@ -47,6 +50,9 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
 
     Returns:
         The program; ``program.save("net.sw")`` writes it.
+
+    Raises:
+        SignwiseError: the model uses an operation that a program does not have, or the program's outputs differ.
 
     Example:
         >>> import signwise as sw
@@ -60,10 +66,12 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
         raise SignwiseError(f"activations must be 'float32' or 'int8', got {activations!r}")
     if activations == "int8" and calibrate is None:
         raise SignwiseError("activations='int8' needs calibrate=, a batch of typical inputs to choose scales on")
+    model, example = unwrapped(model), _example(example_input)
     plain, scales = evaluation_form(model)
-    draft = trace(plain, scales, _example(example_input))
+    draft = trace(plain, scales, example)
     fuse_(draft)
     program = draft.finish(about or {})
+    refuse_other_outputs(model, program, example, lambda: trace(plain, scales, example))
     if calibrate is None or activations == "float32":
         return _with_error(program, "error", program, validate)
     quantized = program.quantize(_array(calibrate), six_bit_inputs=six_bit_inputs if narrow is None else narrow)
