@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, se
 from torch.optim import Optimizer
 
 import signwise as sw
-from signwise import layers
+from signwise import binary_layer
 
 
 @given(total=st.integers(1, 5000), t_alpha=st.floats(0, 1), step=st.integers(0, 6000))
@@ -422,7 +422,7 @@ def test_a_forgotten_after_step_is_pointed_out_once() -> None:
 
 
 def test_a_forgotten_after_step_is_pointed_out_with_a_fused_optimizer_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_LARGEST_ACCUMULATION", 5)
+    monkeypatch.setattr(binary_layer, "_LARGEST_ACCUMULATION", 5)
     model = make_model(sw.BWN())
     # PyTorch does not count the changes that fused steps make.
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
