@@ -15,7 +15,7 @@ from signwise.layers import binary_layers
 from signwise.observe import observe, run_example
 from signwise.program.program import Program
 
-# Of the largest output: kernels and PyTorch add in another order, and a sign of an activation may turn over.
+# Of the largest output: kernels and PyTorch add in another order, and folding a norm rounds once more.
 TOLERANCE = 1e-2
 
 
