@@ -36,6 +36,7 @@ from signwise.bench.measure import Plan, compare
 from signwise.bench.network import Network, random_input
 from signwise.bench.report import as_data, table
 from signwise.convert import binarize_, first_and_last, last
+from signwise.methods import GroupTransform
 from signwise.provenance import processor, write_record
 from signwise.schedule import BinarizationSchedule
 
@@ -69,7 +70,7 @@ def untrained(name: str) -> Untrained:
     shape = INPUT_SHAPES.get(name, _CIFAR_SHAPE)
     bare = models.MODELS[name]()
     state_dict_bytes = _float_bytes(bare)
-    binarize_(bare, skip=last if name == "lenet5" else first_and_last)
+    binarize_(bare, skip=last if name == "lenet5" else first_and_last, method=GroupTransform())
     model = nn.Sequential(models.Standardize([0.5] * shape[0], [0.25] * shape[0]), bare)
     _fit_statistics(model, shape)
     return _compiled(model, shape, state_dict_bytes)
@@ -80,7 +81,7 @@ def dense(size: int) -> Untrained:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(size, size, bias=False))
     state_dict_bytes = _float_bytes(model)
-    binarize_(model, skip=())
+    binarize_(model, skip=(), method=GroupTransform())
     return _compiled(model.eval(), (size,), state_dict_bytes)
 
 

@@ -12,11 +12,13 @@ from torch import nn
 import signwise as sw
 
 
-def layer_with(rows: list[list[float]]) -> Any:  # nn.Sequential, whose items mypy does not know
+def layer_with(
+    rows: list[list[float]], method: sw.Method | None = None
+) -> Any:  # nn.Sequential, whose items mypy does not know
     model: Any = nn.Sequential(nn.Linear(len(rows[0]), len(rows), bias=False))
     with torch.no_grad():
         model[0].weight.copy_(torch.tensor(rows))
-    sw.binarize_(model, skip=None)
+    sw.binarize_(model, skip=None, method=method or sw.GroupTransform())
     return model
 
 
@@ -38,6 +40,12 @@ def test_quantization_error_is_the_distance_from_one() -> None:
     assert row.error_mean == pytest.approx(0.15) and row.error_max == pytest.approx(0.2)
     model[0].zeta.fill_(12.0)
     assert sw.health(model)[0].error_max < 1e-5
+    scaled = layer_with([[0.1, 0.3, -0.2, -0.6]], sw.GroupTransform(scale="mean"))
+    scaled[0].zeta.fill_(0.0)
+    # The targets are ±0.3, so the same distances are larger by 1 / 0.3.
+    assert sw.health(scaled)[0].error_mean == pytest.approx(0.15 / 0.3)
+    scaled[0].zeta.fill_(12.0)
+    assert sw.health(scaled)[0].error_max < 1e-4
 
 
 def test_health_follows_the_methods_own_groups() -> None:

@@ -99,7 +99,7 @@ def make_model() -> Any:  # nn.Sequential, whose items mypy does not know
 
 def make_binary_model() -> Any:
     model = make_model()
-    sw.binarize_(model, skip=sw.last)
+    sw.binarize_(model, skip=sw.last, method=sw.GroupTransform())
     return model
 
 
@@ -269,3 +269,48 @@ def test_weights_that_are_not_finite_are_not_deployed_and_the_layer_is_named(val
 
 def test_the_representation_names_the_method() -> None:
     assert "method=ScaledSign" in repr(sw.BinaryConv2d(2, 3, 3, method=sw.ScaledSign()))
+
+
+def test_a_backward_pass_in_evaluation_mode_says_that_latents_get_no_gradient() -> None:
+    model = make_binary_model().eval()
+    with pytest.warns(UserWarning, match=r"gives the latents of binary layers no gradient.*model\.train\(\)"):
+        model(INPUTS).sum().backward()
+    assert model[3].weight.grad is None and model[5].weight.grad is not None
+
+
+def test_gradients_of_inputs_in_evaluation_mode_need_no_warning() -> None:
+    model, inputs = make_binary_model().eval(), INPUTS.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(inputs).sum(), inputs)
+    assert bool(gradient.any())
+
+
+def test_fusing_a_batch_norm_into_a_binary_layer_is_refused() -> None:
+    conv, norm = sw.BinaryConv2d(2, 4, 3).eval(), nn.BatchNorm2d(4).eval()
+    with pytest.raises(sw.SignwiseError, match="a BinaryConv2d cannot be fused with a batch norm in PyTorch"):
+        torch.nn.utils.fusion.fuse_conv_bn_eval(conv, norm)
+
+
+@pytest.mark.parametrize("way", ["to_empty", "assign", "from_pretrained"])
+@pytest.mark.parametrize(
+    "method", [sw.GroupTransform(), sw.IRNet(), sw.SelfBinarizing()], ids=lambda m: type(m).__name__
+)
+def test_a_layer_from_the_meta_device_has_its_initial_knobs(way: str, method: sw.Method) -> None:
+    expected = sw.BinaryLinear(6, 4, method=method)
+    with torch.device("meta"):
+        layer = sw.BinaryLinear(6, 4, method=method)
+    if way == "to_empty":
+        layer.to_empty(device="cpu")
+        layer.load_state_dict(expected.state_dict())
+    elif way == "assign":
+        layer.load_state_dict(expected.state_dict(), assign=True)
+    else:  # it sets parameters one by one, and buffers outside of the state dict to uninitialized memory
+        for name, buffer in list(layer.named_buffers()):
+            setattr(layer, name, torch.full_like(buffer, 7e-16, device="cpu"))
+        for name, value in expected.state_dict(keep_vars=True).items():
+            setattr(layer, name, value)
+    assert {name: float(value) for name, value in layer.named_buffers() if value.dim() == 0} == {
+        name: float(value) for name, value in expected.named_buffers() if value.dim() == 0
+    }
+    inputs = torch.randn(3, 6)
+    torch.testing.assert_close(layer.train()(inputs), expected.train()(inputs))
+    torch.testing.assert_close(layer.eval()(inputs), expected.eval()(inputs))

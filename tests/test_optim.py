@@ -137,3 +137,24 @@ def test_nesterovs_momentum_is_that_of_pytorch() -> None:
         mine.step()
         reference.step()
     torch.testing.assert_close(ours, theirs)
+
+
+def test_embeddings_tables_and_tokens_do_not_decay() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.positions = nn.Parameter(torch.zeros(1, 5, 4))
+            self.class_token = nn.Parameter(torch.zeros(1, 1, 4))
+            self.embedding = nn.Embedding(8, 4)
+            self.attention = nn.MultiheadAttention(4, 2)
+            self.norm = nn.LayerNorm((5, 4))
+            self.conv = nn.Conv1d(4, 4, 3)
+            self.head = nn.Linear(4, 8, bias=False)
+            self.head.weight = self.embedding.weight
+
+    model = Model()
+    with_decay, without = (group["params"] for group in sw.param_groups(model, 1e-3))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    decayed = [names[id(parameter)] for parameter in with_decay]
+    assert decayed == ["attention.in_proj_weight", "attention.out_proj.weight", "conv.weight"]
+    assert len(with_decay) + len(without) == len(names)

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, se
 from torch.optim import Optimizer
 
 import signwise as sw
-from signwise import layers
+from signwise import binary_layer
 
 
 @given(total=st.integers(1, 5000), t_alpha=st.floats(0, 1), step=st.integers(0, 6000))
@@ -422,7 +422,7 @@ def test_a_forgotten_after_step_is_pointed_out_once() -> None:
 
 
 def test_a_forgotten_after_step_is_pointed_out_with_a_fused_optimizer_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_LARGEST_ACCUMULATION", 5)
+    monkeypatch.setattr(binary_layer, "_LARGEST_ACCUMULATION", 5)
     model = make_model(sw.BWN())
     # PyTorch does not count the changes that fused steps make.
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
@@ -472,3 +472,17 @@ def test_curves_fall_from_one_to_nearly_zero_after_the_warm_up(decay: type[sw.De
     assert rates[100:] == sorted(rates[100:], reverse=True)
     assert rates[550] == pytest.approx(0.5) and 0 < rates[999] < 0.002 and rates[1000] == pytest.approx(0)
     assert [curve.weight_decay_factor(step) for step in (0, 50, 100)] == [1.0, 1.0, 1.0]
+
+
+def test_a_schedule_saves_its_settings_and_takes_them_over() -> None:
+    saved, loaded = sw.BinarizationSchedule(100, 0.5, (1.0, 6.0), 0.2), sw.BinarizationSchedule(7)
+    loaded.load_state_dict(saved.state_dict())
+    assert loaded == saved
+    with pytest.raises(sw.SignwiseError, match="t_alpha must be in"):
+        loaded.load_state_dict({**saved.state_dict(), "t_alpha": 2.0})
+    assert loaded == saved
+
+
+def test_a_model_without_binary_layers_is_refused() -> None:
+    with pytest.raises(sw.SignwiseError, match=r"no binary layer to schedule: call signwise\.binarize_"):
+        sw.BinarizationSchedule(10).apply_(nn.Linear(4, 4), 0)

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
+from signwise.methods.method import per_filter
 from signwise.transform import binary_sign, count_by_sign
 
 
@@ -26,7 +27,8 @@ class LayerHealth:
         groups: number of groups.
         degenerate_groups: groups with fewer than two members on a side.
         positive_fraction: the fraction of weights with sign +1.
-        error_mean: the mean of ||w| - 1| over the relaxed weights, the output scale aside.
+        error_mean: the mean of ||w| / s - 1| over the relaxed weights, where s is the scale per filter that
+            ``GroupTransform(scale="mean")`` deploys, else 1; the output scale aside.
         error_max: its maximum.
     """
 
@@ -55,6 +57,9 @@ def health(model: nn.Module) -> list[LayerHealth]:
         latent = layer.filters_first(layer.weight)
         positive, negative = count_by_sign(latent, layer.method.groups)
         relaxed = layer.method.weight(latent, layer.state)
+        scale = layer.method.deploy(latent, layer.state).scale if layer.method.blends_latent else None
+        if scale is not None:
+            relaxed = relaxed / per_filter(scale, relaxed).clamp_min(torch.finfo(scale.dtype).tiny)
         error = (relaxed.abs() - 1).abs().float()
         rows.append(
             LayerHealth(

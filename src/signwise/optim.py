@@ -20,18 +20,36 @@ from signwise.errors import SignwiseError
 
 
 def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Two parameter groups: weights of two or more dimensions with decay; biases and normalization without.
+    """Two parameter groups: the weights of layers with decay; biases, norms, embeddings and tables without.
+
+    Decay would pull embeddings, position tables and class tokens to zero where no gradient answers. A weight that an
+    embedding shares with a layer counts as an embedding.
 
     Example:
         >>> groups = param_groups(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), weight_decay=1e-3)
         >>> [(len(group["params"]), group["weight_decay"]) for group in groups]
         [(1, 0.001), (3, 0.0)]
     """
+    decayed: dict[int, bool] = {}
+    for name, module in model.named_modules():
+        for short, parameter in module._parameters.items():
+            if parameter is not None:
+                decays = _decays(module, f"{name}.{short}", parameter)
+                decayed[id(parameter)] = decays and decayed.get(id(parameter), True)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return [
-        {"params": [parameter for parameter in parameters if parameter.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [parameter for parameter in parameters if parameter.dim() < 2], "weight_decay": 0.0},
+        {"params": [weight for weight in parameters if decayed[id(weight)]], "weight_decay": weight_decay},
+        {"params": [weight for weight in parameters if not decayed[id(weight)]], "weight_decay": 0.0},
     ]
+
+
+def _decays(module: nn.Module, name: str, parameter: Tensor) -> bool:
+    if parameter.dim() < 2 or isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        return False
+    if "norm" in type(module).__name__.lower():
+        return False
+    # A layer's weight, in_proj_weight, weight_ih_l0, parametrizations.weight.original: but no table, token or query.
+    return "weight" in ".".join(name.split(".")[-2:])
 
 
 def initializes_state(optimizer: Optimizer) -> bool:

@@ -96,8 +96,20 @@ class BinarizationSchedule:
     def apply_(self, model: nn.Module, step: int) -> None:
         """Set α, ζ and the methods' own knobs to those of ``step``; call it before the forward pass of that step."""
         alpha, zeta = self.alpha(step), self.zeta(step)
-        for _, layer in binary_layers(model):
+        layers = list(binary_layers(model))
+        if not layers:
+            raise SignwiseError("the model has no binary layer to schedule: call signwise.binarize_(model) before")
+        for _, layer in layers:
             layer.set_progress_(alpha, zeta, min(step / max(self.total_steps - 1, 1), 1.0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The settings; accelerate's ``register_for_checkpointing`` saves them."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over the settings of a saved schedule."""
+        for name, value in vars(BinarizationSchedule(**state)).items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,16 +116,17 @@ def summary(model: nn.Module, example_input: Examples | None = None) -> Summary:
         >>> _ = binarize_(model, skip="1")
         >>> sizes = summary(model, torch.zeros(1, 64))
         >>> sizes.bytes_now, sizes.bytes_packed
-        (19240, 3368)
+        (19240, 3624)
     """
     if example_input is not None:
         return _counted(model, example_input)
     # Layers without tensors do not come between a layer and its norm.
     owners = [(name, module) for name, module in model.named_modules() if _own_tensors(module)]
     followers = [module for _, module in owners[1:]] + [None]
+    seen: set[int] = set()
     return Summary(
         tuple(
-            _layer_size(name, module, _estimate(module, follower))
+            _layer_size(name, module, _estimate(module, follower), seen)
             for (name, module), follower in zip(owners, followers, strict=True)
         )
     )
@@ -134,18 +135,24 @@ def summary(model: nn.Module, example_input: Examples | None = None) -> Summary:
 def _counted(model: nn.Module, example_input: Examples) -> Summary:
     program = compile(model, example_input)
     packed: dict[str, int] = {}
+    seen: set[int] = set()
     for row in program.rows():
         packed[row.layer] = packed.get(row.layer, 0) + row.bytes
     layers = [
-        _layer_size(name, module, packed.pop(name, 0)) for name, module in model.named_modules() if _own_tensors(module)
+        _layer_size(name, module, packed.pop(name, 0), seen)
+        for name, module in model.named_modules()
+        if _own_tensors(module)
     ]
     # Arithmetic outside of modules with tensors, such as a constant factor in forward, has tensors in the file too.
     layers += [LayerSize(name, "(in forward)", (), 0, 0, 0, size) for name, size in packed.items() if size]
     return Summary(tuple(layers), len(program.encode()))
 
 
-def _layer_size(name: str, module: nn.Module, bytes_packed: int) -> LayerSize:
+def _layer_size(name: str, module: nn.Module, bytes_packed: int, seen: set[int]) -> LayerSize:
+    """One row; a tensor that an earlier module shares (it is in ``seen``) counts there."""
     tensors = _own_tensors(module)
+    counted = [tensor for tensor in tensors.values() if id(tensor) not in seen]
+    seen.update(map(id, counted))
     shape: tuple[int, ...] = tuple(tensors["weight"].shape) if "weight" in tensors else ()
     if isinstance(module, _NORMS):
         shape = (module.num_features,)
@@ -153,9 +160,9 @@ def _layer_size(name: str, module: nn.Module, bytes_packed: int) -> LayerSize:
         name=name or "(the model)",
         kind=type(module).__name__,
         shape=shape,
-        weights=sum(tensor.numel() for tensor in tensors.values() if isinstance(tensor, nn.Parameter)),
+        weights=sum(tensor.numel() for tensor in counted if isinstance(tensor, nn.Parameter)),
         bits=1 if isinstance(module, BinaryLayer) else 32,
-        bytes_now=sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()),
+        bytes_now=sum(tensor.numel() * tensor.element_size() for tensor in counted),
         bytes_packed=bytes_packed,
     )
 

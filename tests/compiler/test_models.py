@@ -111,7 +111,7 @@ def test_raw_pixels_can_be_the_input() -> None:
 
 def filled(model: nn.Module, **how: Any) -> nn.Module:
     """The model, binary, with weights that are the same on every machine: small multiples of powers of two."""
-    sw.binarize_(model, **how)
+    sw.binarize_(model, **{"method": sw.GroupTransform(), **how})
     rng = np.random.default_rng(0)
     for name, tensor in model.state_dict().items():
         if not tensor.is_floating_point():

@@ -152,3 +152,44 @@ def test_inference_mode_works() -> None:
         pack_(model)
         examples = torch.randn(2, 3, 6, 6)
         assert torch.equal(model(examples), model(examples))
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize(("kind", "arguments", "options", "shape"), KINDS)
+def test_the_weight_of_a_packed_layer_is_the_one_it_computes_with(
+    kind: type[nn.Module], arguments: tuple[Any, ...], options: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    layer = binary(kind, arguments, options, method=sw.ScaledSign())
+    expected = layer.effective_weight().detach()
+    pack_(layer)
+    torch.testing.assert_close(layer.weight, expected)
+    assert layer.weight.dtype == torch.float32 and "weight" not in layer.state_dict()
+    assert layer.double().weight.dtype == torch.float64 and layer.weight.device == layer.bits.device
+
+
+def test_a_function_in_place_may_follow_a_packed_layer_while_gradients_are_on() -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Linear(6, 2)).eval()
+    sw.binarize_(model)
+    inputs = torch.randn(2, 3, 6)
+    expected = model(inputs).detach()
+    pack_(model)
+    torch.testing.assert_close(model(inputs).detach(), expected)
+
+
+def test_a_padding_that_changed_after_construction_counts() -> None:
+    layer = binary(nn.Conv2d, (3, 5, 3), {"padding": 1})
+    layer.padding, layer.dilation = (2, 4), (2, 4)
+    examples = torch.randn(2, 3, 6, 6)
+    with torch.no_grad():
+        expected = layer(examples)
+        pack_(layer)
+        torch.testing.assert_close(layer(examples), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_state_dict_of_the_other_form_names_the_way_to_load_it() -> None:
+    packed, plain = binary_model(), binary_model()
+    pack_(packed)
+    with pytest.raises(RuntimeError, match=r"3\.bits belongs to a packed model.*signwise\.load_packed_"):
+        plain.load_state_dict(packed.state_dict())
+    with pytest.raises(RuntimeError, match=r"3\.weight belongs to a model before pack_"):
+        packed.load_state_dict(plain.state_dict())

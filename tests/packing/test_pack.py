@@ -175,3 +175,29 @@ def test_a_layer_with_two_names_is_packed_once() -> None:
     assert fresh[0] is fresh[2] and report.weights == 64
     examples = torch.randn(2, 8)
     assert torch.equal(fresh(examples), model(examples))
+
+
+def test_a_float_model_is_refused() -> None:
+    with pytest.raises(sw.SignwiseError, match=r"found no binary layer: call signwise\.binarize_"):
+        pack_(float_model())
+
+
+def test_packing_again_packs_nothing() -> None:
+    model = binary_model()
+    pack_(model)
+    assert pack_(model).layers == ()
+
+
+def test_an_unfinished_binarization_is_named_with_its_alpha() -> None:
+    model = binary_model()
+    sw.BinarizationSchedule(100, t_alpha=0.5).apply_(model, 10)
+    with pytest.warns(UserWarning, match=r"pack_: α is below 1 in 3 \(α = 0\.2\), 6 \(α = 0\.2\)"):
+        pack_(model)
+
+
+def test_a_model_without_values_is_refused_by_the_name_of_its_layer() -> None:
+    with torch.device("meta"):
+        model = float_model()
+        sw.binarize_(model)
+    with pytest.raises(sw.SignwiseError, match="3 is on the meta device and has no values"):
+        pack_(model)

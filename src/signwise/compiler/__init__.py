@@ -6,6 +6,7 @@ trace.py        walks the graph of torch.export
 translate.py    one function per PyTorch operator
 builder.py      the draft that translations write and rules rewrite
 fuse.py         rules that leave fewer operations with the same meaning
+verify.py       refuses a program whose outputs are not the model's
 """
 
 from __future__ import annotations
@@ -21,16 +22,15 @@ from torch import Tensor, nn
 
 from signwise.compiler.fuse import fuse_
 from signwise.compiler.trace import trace_model
+from signwise.compiler.verify import refuse_other_outputs, unwrapped
 from signwise.errors import SignwiseError
-from signwise.layers import BINARY_OF
+from signwise.layers import float_class
 from signwise.packing.pack import deployed_layers
 from signwise.program.program import Program, error_text
 
 __all__ = ["compile"]
 
 Examples: TypeAlias = Union[Tensor, npt.NDArray[Any]]
-
-PLAIN_OF: dict[type[nn.Module], type[nn.Module]] = {binary: plain for plain, binary in BINARY_OF.items()}
 
 
 def compile(  # noqa: A001 - the name that users know from PyTorch
@@ -48,8 +48,10 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
 
     Args:
         model: any model of convolutions, dense layers, batch norm, ReLU, pools, additions and concatenations; anything
-            else is refused by name. The model itself does not change.
-        example_input: one batch of the right shape; its numbers and its batch size do not matter.
+            else is refused by name. DDP, DataParallel, ``torch.compile`` and ``AveragedModel`` are unwrapped. The model
+            itself does not change.
+        example_input: one batch of the right shape, of any size. The program must give the model's outputs on it, or
+            compile refuses.
         activations: ``"int8"`` is short for ``compile(...).quantize(calibrate)``.
         calibrate, six_bit_inputs: for ``"int8"``, the arguments of :meth:`Program.quantize`.
         validate: images and labels; notes :meth:`Program.error` on them in the program's ``about``.
@@ -58,6 +60,9 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
 
     Returns:
         The program; ``program.save("net.sw")`` writes it.
+
+    Raises:
+        SignwiseError: the model uses an operation that a program does not have, or the program's outputs differ.
 
     Example:
         >>> import signwise as sw
@@ -71,10 +76,12 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
         raise SignwiseError(f"activations must be 'float32' or 'int8', got {activations!r}")
     if activations == "int8" and calibrate is None:
         raise SignwiseError("activations='int8' needs calibrate=, a batch of typical inputs to choose scales on")
+    model, example = unwrapped(model), _example(example_input)
     plain, scales = evaluation_form(model)
-    draft = trace_model(plain, scales, _example(example_input))
+    draft = trace_model(plain, scales, example)
     fuse_(draft)
     program = draft.finish(about or {})
+    refuse_other_outputs(model, program, example, lambda: trace_model(plain, scales, example))
     if calibrate is None or activations == "float32":
         return _with_error(program, "error", program, validate)
     quantized = program.quantize(_array(calibrate), six_bit_inputs=six_bit_inputs if narrow is None else narrow)
@@ -94,11 +101,12 @@ def evaluation_form(model: nn.Module) -> tuple[nn.Module, dict[str, Tensor | Non
     """
     copied = copy.deepcopy(model).to(device="cpu", dtype=torch.float32).eval().requires_grad_(False)
     scales: dict[str, Tensor | None] = {}
-    for name, layer, deployed in deployed_layers(copied, PLAIN_OF, "compile"):
+    for name, layer, deployed in deployed_layers(copied, "compile"):
         layer.weight = nn.Parameter(deployed.signs, requires_grad=False)
         scales[f"{name}.weight" if name else "weight"] = deployed.scale
         # The inverse of binarize_: every parameter, hook and reference stays in place.
-        plain: type[Any] = PLAIN_OF[type(layer)]
+        plain: type[Any] | None = float_class(type(layer))
+        assert plain is not None
         layer.__class__ = plain
     return copied, scales
 

@@ -152,7 +152,8 @@ def _fold(node: fx.Node, arguments: Mapping[str, Any]) -> Constant:
 
     assert callable(node.target)
     folded = node.target(**{name: tensor(value) for name, value in arguments.items()})
-    return Constant(folded, node.name)
+    # Of several results, such as those of a batch norm on weights, only the first is translated.
+    return Constant(folded[0] if isinstance(folded, (tuple, list)) else folded, node.name)
 
 
 def _module(node: fx.Node) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -26,6 +27,8 @@ class PackedLayer(nn.Module):
 
     def become_packed_(self, bits: Tensor, scale: Tensor | None) -> None:
         """Replace the weight of a binary or float layer by its bits, and drop what training needs."""
+        latent = self._parameters["weight"]
+        assert latent is not None
         bias = None if self.bias is None else self.bias.detach()
         for name in ("weight", "bias"):
             self._parameters.pop(name, None)
@@ -36,13 +39,41 @@ class PackedLayer(nn.Module):
         self.register_buffer("bits", bits)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)
+        # Nothing but a type and a device, which .to() and .half() change as they would change the weight's.
+        like = torch.empty(0, dtype=latent.dtype, device=bits.device)
+        self.register_buffer("_like_weight", like, persistent=False)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        if f"{prefix}weight" in state_dict:
+            args[-1].append(
+                f"{prefix}weight belongs to a model before pack_: load it into the float or binary model, then pack_; "
+                "signwise.load_packed_(model, state_dict) loads packed state dicts into any of them"
+            )
 
     def refuse_training(self) -> None:
         if self.training:
             raise SignwiseError("packed layers are for inference: call model.eval() first, or train before pack_")
 
 
-class PackedLinear(PackedLayer):
+class _WeightFromBits(PackedLayer):
+    """Computes on bits, and unpacks them for code that asks for the layer's weight."""
+
+    _like_weight: Tensor
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight that the layer computes with, unpacked anew at each call; a change of it changes nothing."""
+        weight = unpack_signs(self.bits, self._weight_shape(), self._like_weight.dtype)
+        if self.scale is not None:
+            weight = weight * self.scale.to(weight.dtype).view(-1, *[1] * (weight.dim() - 1))
+        return weight
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+
+class PackedLinear(_WeightFromBits):
     """A linear layer on packed weights."""
 
     in_features: int
@@ -58,8 +89,26 @@ class PackedLinear(PackedLayer):
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
+    def _weight_shape(self) -> tuple[int, ...]:
+        return self.out_features, self.in_features
 
-class PackedConv2d(PackedLayer):
+
+class PackedTransposedLinear(PackedLinear):
+    """GPT-2's ``Conv1D``, whose weight is (inputs, outputs); its bits are those of a linear layer."""
+
+    nf: int
+    nx: int
+
+    def become_packed_(self, bits: Tensor, scale: Tensor | None) -> None:
+        self.in_features, self.out_features = self.nx, self.nf
+        super().become_packed_(bits, scale)
+
+    @property
+    def weight(self) -> Tensor:
+        return super().weight.t()
+
+
+class PackedConv2d(_WeightFromBits):
     """A two-dimensional convolution on packed weights."""
 
     in_channels: int
@@ -77,7 +126,10 @@ class PackedConv2d(PackedLayer):
         batch = input if input.dim() == 4 else input.unsqueeze(0)
         if batch.dim() != 4 or batch.shape[1] != self.in_channels:
             raise SignwiseError(f"the input has shape {list(input.shape)}, the layer takes {self.in_channels} channels")
+        # As in nn.Conv2d, a padding that was changed after construction counts where zeros are padded.
         left, right, top, bottom = self._reversed_padding_repeated_twice
+        if self.padding_mode == "zeros" and not isinstance(self.padding, str):
+            (top, left), (bottom, right) = self.padding, self.padding
         if self.padding_mode != "zeros":
             batch = F.pad(batch, (left, right, top, bottom), mode=self.padding_mode)
             left = right = top = bottom = 0
@@ -90,6 +142,9 @@ class PackedConv2d(PackedLayer):
     def extra_repr(self) -> str:
         size = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         return f"{size}, padding={self.padding}, groups={self.groups}, bias={self.bias is not None}"
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return self.out_channels, self.in_channels // self.groups, *self.kernel_size
 
 
 class UnpackedLayer(PackedLayer):
@@ -121,8 +176,8 @@ class UnpackedLayer(PackedLayer):
         per_group = self.scale.view(self.groups, 1, -1).expand(-1, weight.shape[0] // self.groups, -1)
         return per_group.reshape(*weight.shape[:2], *ones).to(weight.dtype)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
         self.unpack_()
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:

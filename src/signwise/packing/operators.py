@@ -38,7 +38,8 @@ def packed_linear(input: Tensor, bits: Tensor, scale: Tensor | None, bias: Tenso
     geometry = (("out_features", out_features), ("in_features", in_features))
     result = run_native(ops.Dense, geometry, rows, bits, scale, bias)
     if result is not None:
-        return result.reshape(*input.shape[:-1], out_features)
+        # Not a view: a function in place, such as ReLU(inplace=True), may come next while gradients are on.
+        return torch.from_numpy(result.numpy().reshape(*input.shape[:-1], out_features))
     total = F.linear(input, unpack_signs(bits, (out_features, in_features), input.dtype))
     return _finish(total, scale, bias, dimension=-1)
 

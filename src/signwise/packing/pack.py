@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from signwise.errors import SignwiseError
-from signwise.layers import BINARY_OF, BinaryLayer, binary_layers
+from signwise.layers import BinaryLayer, binary_layers, float_class, float_kind
 from signwise.methods import Deployed
 from signwise.packing.layers import (
     PackedConv1d,
@@ -24,10 +25,11 @@ from signwise.packing.layers import (
     PackedConvTranspose3d,
     PackedLayer,
     PackedLinear,
+    PackedTransposedLinear,
 )
 from signwise.packing.operators import pack_signs
 
-# The packed class of every float class, and through BINARY_OF of every binary class.
+# The packed class of every class of torch.nn; of another, packed_class.
 PACKED_OF: dict[type[nn.Module], type[PackedLayer]] = {
     nn.Linear: PackedLinear,
     nn.Conv1d: PackedConv1d,
@@ -37,7 +39,14 @@ PACKED_OF: dict[type[nn.Module], type[PackedLayer]] = {
     nn.ConvTranspose2d: PackedConvTranspose2d,
     nn.ConvTranspose3d: PackedConvTranspose3d,
 }
-PACKED_OF |= {BINARY_OF[plain]: packed for plain, packed in PACKED_OF.items()}
+
+
+def packed_class(kind: type[nn.Module]) -> type[PackedLayer] | None:
+    """The packed class of a float or binary class; ``None`` for a class with arithmetic of its own."""
+    plain = float_class(kind) if issubclass(kind, BinaryLayer) else kind
+    plain = None if plain is None else float_kind(plain)
+    # A class that is not of torch.nn is GPT-2's Conv1D, a linear layer that stores its weight transposed.
+    return None if plain is None else PACKED_OF.get(plain, PackedTransposedLinear)
 
 
 @dataclass(frozen=True)
@@ -55,25 +64,32 @@ class PackReport:
         return f"packed {layers} with {self.weights:,} weights: {sizes}"
 
 
-def deployed_layers(
-    model: nn.Module, known: Collection[type[nn.Module]], verb: str
-) -> list[tuple[str, BinaryLayer, Deployed]]:
+def deployed_layers(model: nn.Module, verb: str) -> list[tuple[str, BinaryLayer, Deployed]]:
     """The binary layers of a model with their names, signs and scales; a layer without them is refused by name.
 
     Args:
         model: any model.
-        known: the classes that the caller can turn into something else.
         verb: the caller's name, for messages.
     """
-    found = []
+    found, unfinished = [], []
     for name, layer in binary_layers(model):
         where = name or "the model"
-        if type(layer) not in known:
+        if float_class(type(layer)) is None:
             raise SignwiseError(f"{where} is a {type(layer).__name__} with code of its own, which {verb} would lose")
+        if layer.weight.is_meta:
+            raise SignwiseError(f"{where} is on the meta device and has no values: load a state dict before {verb}")
         try:
             found.append((name, layer, layer.deployed()))
         except SignwiseError as error:
             raise SignwiseError(f"{where}: {error}") from None
+        if layer.method.blends_latent and float(layer.alpha) < 1:
+            unfinished.append(f"{where} (α = {float(layer.alpha):.3g})")
+    if unfinished:
+        warnings.warn(
+            f"{verb}: α is below 1 in {_listed(unfinished)}, so the model was trained with other weights than the "
+            "binary ones it deploys: train to the end of the schedule, or with a shorter one",
+            stacklevel=3,
+        )
     return found
 
 
@@ -88,6 +104,9 @@ def pack_(model: nn.Module) -> PackReport:
     Returns:
         A report of the layers and bytes.
 
+    Raises:
+        SignwiseError: the model has no binary layer, or one without finite values; nothing is packed then.
+
     Example:
         >>> import torch, signwise as sw
         >>> model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4))
@@ -98,10 +117,12 @@ def pack_(model: nn.Module) -> PackReport:
         torch.Size([1, 4])
     """
     # All layers are checked before any is changed: a model is packed as a whole or not at all.
-    layers = deployed_layers(model, PACKED_OF, "pack_")
+    layers = deployed_layers(model, "pack_")
+    if not layers and not any(isinstance(module, PackedLayer) for module in model.modules()):
+        raise SignwiseError("pack_ found no binary layer: call signwise.binarize_(model) and train before pack_")
     weights = bytes_before = bytes_packed = 0
     for _, layer, deployed in layers:
-        bits = pack_signs(deployed.signs)
+        bits = _bits(layer, deployed.signs)
         weights += layer.weight.numel()
         bytes_before += layer.weight.nbytes
         bytes_packed += bits.nbytes
@@ -155,8 +176,14 @@ def load_packed_(model: nn.Module, state: Mapping[str, Tensor] | str | PathLike[
     return PackReport(tuple(prefix.rstrip(".") for prefix in layers), weights, bytes_before, bytes_packed)
 
 
+def _bits(layer: BinaryLayer, signs: Tensor) -> Tensor:
+    transposed = packed_class(type(layer)) is PackedTransposedLinear
+    return pack_signs(layer.filters_first(signs).contiguous() if transposed else signs)
+
+
 def _become_packed_(layer: nn.Module, bits: Tensor, scale: Tensor | None) -> None:
-    packed: type[Any] = PACKED_OF[type(layer)]
+    packed: type[Any] | None = packed_class(type(layer))
+    assert packed is not None
     # As binarize_ does: every hook and every reference to the layer stays valid.
     layer.__class__ = packed
     assert isinstance(layer, PackedLayer)
@@ -185,8 +212,7 @@ def _layers_to_pack(model: nn.Module, stored: Mapping[str, Tensor]) -> Iterator[
             continue
         prefix = key.removesuffix("bits")
         module = modules.get(prefix.rstrip("."))
-        if isinstance(module, PackedLayer) or type(module) in PACKED_OF:
-            assert module is not None
+        if module is not None and (isinstance(module, PackedLayer) or packed_class(type(module)) is not None):
             if stored[key].dtype != torch.uint8:
                 raise SignwiseError(f"{key} must hold bits in torch.uint8, got {stored[key].dtype}")
             yield prefix, module
@@ -204,9 +230,12 @@ def _expected_shapes(
     for prefix, layer in layers.items():
         if not isinstance(layer, PackedLayer):
             rows, *row = expected.pop(f"{prefix}weight")
+            if packed_class(type(layer)) is PackedTransposedLinear:
+                rows, row = row[0], [rows]
             expected[f"{prefix}bits"] = (rows, (math.prod(row) + 7) // 8)
             if f"{prefix}scale" in stored:
-                filters: Any = getattr(layer, "out_features", None) or layer.out_channels
+                names = ("out_features", "out_channels", "nf")
+                filters: Any = next(getattr(layer, name) for name in names if hasattr(layer, name))
                 expected[f"{prefix}scale"] = (filters,)
     return expected
 
