@@ -65,9 +65,9 @@ class Model(nn.Module):
         if self.kind == "reads":
             x = F.linear(x, self.middle.weight, self.middle.bias)
         elif self.kind == "random":
-            x = F.dropout(self.middle(x), 0.5, training=True)
+            x = self.middle(x) + torch.rand(8)
         elif self.kind == "batch":
-            x = self.middle(x) / len(x)
+            x = self.middle(x) * (2 if x.shape[0] > 1 else 1)
         return torch.as_tensor(self.last(x))
 
 
@@ -75,8 +75,8 @@ class Model(nn.Module):
     ("kind", "message"),
     [
         ("reads", r"the model \(Model\) reads the weight of middle without calling the layer"),
-        ("random", "draws random numbers|compile cannot express"),
-        ("batch", "depend on the others in the batch|compile cannot express|torch.export cannot read"),
+        ("random", "gives other outputs when it sees the same input again.*random numbers"),
+        ("batch", "outputs for one example depend on the others in the batch or on its size"),
     ],
 )
 def test_what_a_program_cannot_repeat_is_refused_by_name(kind: str, message: str) -> None:
