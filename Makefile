@@ -70,7 +70,6 @@ fuzz: setup
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 SIGNWISE_LIBRARY=build/sanitize/libsignwise.so \
 	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run --out build/fuzz.json
-	$(RELIABILITY) fuzz build/fuzz.json
 
 # Threads that make, run and free programs at the same time, under ThreadSanitizer.
 STRESS_SECONDS ?= 60
@@ -85,7 +84,9 @@ stress-memory: setup
 	$(RELIABILITY) calls --count $(CALLS)
 	$(RELIABILITY) exhaustion
 
+# All of these, with their figures in results/reliability-native.json.
 reliability: fuzz stress-threads stress-memory
+	$(RELIABILITY) fuzz build/fuzz.json
 
 # Kill a training at random moments, fail each system call of a checkpoint, kill processes under torchrun; compare every
 # bit with a run that was left alone. Half an hour; the figures go to results/reliability.json and docs/reliability.md.
