@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 import signwise as sw
 
+pytestmark = pytest.mark.slow
+
 MODELS = {
     "lenet5": ((1, 28, 28), sw.last),
     "vgg_small": ((3, 32, 32), sw.first_and_last),

@@ -12,6 +12,8 @@ from signwise.cli import main
 from signwise.training import Options, get_recipe
 from signwise.training.run import train
 
+pytestmark = pytest.mark.slow
+
 PNG = b"\x89PNG"
 
 

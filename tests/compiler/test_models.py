@@ -18,6 +18,8 @@ from signwise.compiler import compile  # noqa: A004
 from signwise.program import Program
 from signwise.program import operations as ops
 
+pytestmark = pytest.mark.slow
+
 
 def trained(name: str) -> nn.Module:
     """A binary model whose batch norms have statistics of their own, some with negative factors."""

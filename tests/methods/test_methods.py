@@ -357,6 +357,7 @@ LEARNERS: list[tuple[Method, float]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "rate"), LEARNERS, ids=[type(m).__name__ for m, _ in LEARNERS])
 def test_each_method_learns_evaluates_what_it_deploys_and_packs_or_says_why_not(method: Method, rate: float) -> None:
     torch.manual_seed(0)

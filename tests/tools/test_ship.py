@@ -14,6 +14,8 @@ from signwise.program import Program
 from signwise.reproduce.records import Record, read_training_records, record_run
 from signwise.training import Options, Recipe, get_recipe, train
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "results"
 
 

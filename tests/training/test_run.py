@@ -29,6 +29,8 @@ from signwise.training.run import train
 from signwise.training.run_folder import evaluate_run, load_run, read_config, read_records
 from signwise.training.step import DivergenceError
 
+pytestmark = pytest.mark.slow
+
 SmallOptions = Callable[..., Options]
 Story = Callable[[Path], Any]
 
