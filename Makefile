@@ -89,7 +89,7 @@ reliability: fuzz stress-threads stress-memory
 	$(RELIABILITY) fuzz build/fuzz.json
 
 # Kill a training at random moments, fail each system call of a checkpoint, kill processes under torchrun; compare every
-# bit with a run that was left alone. Half an hour; the figures go to results/reliability.json and docs/reliability.md.
+# bit with a run that was left alone. Half an hour; the figures go to results/reliability.json.
 KILLS ?= 100
 TORCHRUN_KILLS ?= 20
 kill-test: setup

@@ -26,7 +26,7 @@ import signwise as sw
 from signwise.provenance import now, revision, write_record
 from signwise.runtime import native
 
-# A process with so many KiB of address space left after loading. It must answer or raise, and then work again.
+# A process with few KiB of address space left once it is loaded. It must compute or raise, and then work again.
 EXHAUSTED = """
 import resource, sys
 import numpy as np

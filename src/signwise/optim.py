@@ -22,8 +22,8 @@ from signwise.errors import SignwiseError
 def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two parameter groups: the weights of layers with decay; biases, norms, embeddings and tables without.
 
-    Decay would pull embeddings, position tables and class tokens to zero where no gradient answers. A weight that an
-    embedding shares with a layer counts as an embedding.
+    Decay would pull embeddings, position tables and class tokens to zero where no gradient pushes back. A weight that
+    an embedding shares with a layer counts as an embedding.
 
     Example:
         >>> groups = param_groups(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), weight_decay=1e-3)
