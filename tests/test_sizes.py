@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 MODELS = {
     "lenet5": ((1, 28, 28), sw.last),
     "vgg_small": ((3, 32, 32), sw.first_and_last),
+    "vgg_fast": ((3, 32, 32), sw.first_and_last),
     "resnet18": ((3, 32, 32), sw.first_and_last),
     "resnet20": ((3, 32, 32), sw.first_and_last),
     "wrn28_10": ((3, 32, 32), sw.first_and_last),

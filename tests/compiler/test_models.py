@@ -51,6 +51,7 @@ def close(found: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: float)
 OPERATIONS = {
     "lenet5": {"conv": 2, "maxpool": 2, "flatten": 1, "dense": 2},
     "vgg_small": {"conv": 6, "maxpool": 3, "affine": 3, "flatten": 1, "dense": 1},
+    "vgg_fast": {"conv": 7, "maxpool": 4, "affine": 3, "flatten": 1, "dense": 1},
     "resnet18": {"conv": 17, "avgpool": 3, "pad_channels": 3, "globalpool": 1, "dense": 1},
     "resnet20": {"conv": 19, "avgpool": 2, "pad_channels": 2, "globalpool": 1, "dense": 1},
     "wrn28_10": {"conv": 25, "affine": 13, "avgpool": 2, "pad_channels": 3, "globalpool": 1, "dense": 1},

@@ -22,10 +22,11 @@ every_model = pytest.mark.parametrize("name", models.MODELS)
         ("resnet18", 10_985_472),
         ("wrn28_10", 36_264_960),
         ("resnet20", 267_264),
+        ("vgg_fast", 1_967_616),
     ],
 )
 @pytest.mark.parametrize("num_classes", [10, 100])
-def test_as_many_weights_become_binary_as_in_the_paper(name: str, binary_weights: int, num_classes: int) -> None:
+def test_as_many_weights_become_binary_as_documented(name: str, binary_weights: int, num_classes: int) -> None:
     with torch.device("meta"):
         model = models.MODELS[name](num_classes=num_classes)
         sw.binarize_(model, skip=sw.last if name == "lenet5" else sw.first_and_last)
@@ -54,6 +55,11 @@ def test_as_many_weights_become_binary_as_in_the_paper(name: str, binary_weights
             1_706_688 * 32**2 + 6_912_000 * 16**2 + 27_648_000 * 8**2 + 6_400,
         ),
         ("resnet20", 432 + 267_264 + 2 * 688 + 650, 14_256 * 32**2 + 50_688 * 16**2 + 202_752 * 8**2 + 640),
+        (
+            "vgg_fast",
+            312 + 1_967_616 + 2 * 1_152 + 2_570,
+            (288 + 13_824) * 31**2 + (36_864 + 147_456) * 15**2 + 2 * 589_824 * 7**2 + 589_824 * 3**2 + 2_560,
+        ),
     ],
 )
 def test_parameters_and_multiply_adds_are_those_of_the_architecture(
@@ -89,7 +95,9 @@ def test_only_the_last_layer_has_a_bias_besides_the_norms(name: str) -> None:
     with torch.device("meta"):
         model = models.MODELS[name]()
     weighted = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-    assert [layer.bias is not None for layer in weighted] == [False] * (len(weighted) - 1) + [True]
+    # The whitening layer has no norm behind it, and its bias is all that it learns.
+    first = isinstance(weighted[0], models.PatchWhitening)
+    assert [layer.bias is not None for layer in weighted] == [first] + [False] * (len(weighted) - 2) + [True]
 
 
 @every_model

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from signwise.errors import SignwiseError
-from signwise.training import RECIPES, get_recipe
+from signwise.training import get_recipe
+from signwise.training.recipes import PAPER_RECIPES
 
 # Batch, epochs, learning rate, weight decay and T_α of the paper's table of hyperparameters.
 TABLE = {
@@ -33,7 +34,7 @@ def test_every_row_of_the_papers_table_is_a_recipe(key: tuple[str, int], row: tu
     assert (found.zeta_start, found.zeta_end, found.zeta_ramp) == (1, 12, 0.1)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", PAPER_RECIPES)
 def test_factors_fall_as_the_paper_says(name: str) -> None:
     binary, full = get_recipe(name), get_recipe(name, bits=32)
     assert (binary.decay_factor, binary.decay_at) == (0.3, (0.1, 0.25, 0.4, 0.55, 0.7, 0.85))
@@ -45,7 +46,7 @@ def test_factors_fall_as_the_paper_says(name: str) -> None:
 
 
 def test_only_images_of_objects_are_augmented_and_only_lenet_has_a_binary_first_layer() -> None:
-    for name in RECIPES:
+    for name in PAPER_RECIPES:
         found = get_recipe(name)
         assert found.flip == (found.translate > 0) == (found.zoom > 0) == (found.dataset != "mnist")
         assert found.skip == ("last" if found.model == "lenet5" else "first_and_last")

@@ -130,6 +130,16 @@ def test_the_saved_weights_give_the_recorded_errors(small: Recipe, options: Smal
         assert load_run(tmp_path / "run", which).step == row["step"]
 
 
+def test_the_relaxed_weights_are_tested_as_often_as_asked_and_at_the_end(
+    small: Recipe, options: SmallOptions, tmp_path: Path
+) -> None:
+    train(small.changed(epochs=3), tmp_path / "run", options=options(relaxed_every=2))
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
+    assert [row["relaxed_error"] is None for row in rows] == [True, False, False]
+    with pytest.raises(SignwiseError, match="relaxed_every must be at least 1, got 0"):
+        Options(relaxed_every=0)
+
+
 def test_full_precision_learns_and_has_no_relaxed_error(small: Recipe, options: SmallOptions, tmp_path: Path) -> None:
     chosen = options()
     train(small.changed(bits=32, t_alpha=None), tmp_path / "run", options=chosen)

@@ -122,6 +122,13 @@ def _add_option_flags(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="longest time between checkpoints (default: 3)",
     )
+    group.add_argument(
+        "--relaxed-every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="test the relaxed weights every N epochs and after the last (default: 1)",
+    )
     group.add_argument("--no-tensorboard", dest="tensorboard", action="store_false", help="write no TensorBoard events")
     group.add_argument(
         "--watch", action="append", default=[], metavar="GLOB", help="record the state of these layers (repeatable)"

@@ -111,9 +111,11 @@ def error_curves_figure(curves: Mapping[str, Sequence[float | None]], title: str
             continue
         style: dict[str, Any] = {"color": colour, "linestyle": line, "marker": "." if epochs == 1 else None}
         style["label"] = binary_label if is_binary else full_label
-        whole.plot(range(1, epochs + 1), values, **style)
+        # An epoch without a number has no point, and the line goes on to the next.
+        points = [(epoch, value) for epoch, value in enumerate(values, 1) if value is not None]
+        whole.plot(*zip(*points, strict=True), **style)
         if name != "train_error":
-            tail.plot(range(first + 1, epochs + 1), values[first:], **style)
+            tail.plot(*zip(*[point for point in points if point[0] > first], strict=True), **style)
     _set_logarithmic_percent_(whole)
     whole.set_title("whole training")
     tail.set_title("last epochs")

@@ -1,4 +1,4 @@
-"""The models of the paper, as small as they can be written.
+"""The models of the paper and a VGG that a CPU trains, as small as they can be written.
 
 They are ordinary float models; `signwise.binarize_` makes them binary. Each consists of plain ``torch.nn`` layers
 without data-dependent control flow, so that ``torch.fx``, ``torch.export`` and the compiler can trace it.
@@ -14,10 +14,12 @@ from signwise.models.lenet import lenet5
 from signwise.models.resnet import resnet18, resnet20, wrn28_10
 from signwise.models.standardize import Standardize
 from signwise.models.vgg import vgg_small
+from signwise.models.vgg_fast import PatchWhitening, fit_to_images_, vgg_fast
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet5": lenet5,
     "vgg_small": vgg_small,
+    "vgg_fast": vgg_fast,
     "resnet18": resnet18,
     "resnet20": resnet20,
     "wrn28_10": wrn28_10,
@@ -26,4 +28,15 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 NAMES = MODELS
 
-__all__ = ["MODELS", "Standardize", "lenet5", "resnet18", "resnet20", "vgg_small", "wrn28_10"]
+__all__ = [
+    "MODELS",
+    "PatchWhitening",
+    "Standardize",
+    "fit_to_images_",
+    "lenet5",
+    "resnet18",
+    "resnet20",
+    "vgg_fast",
+    "vgg_small",
+    "wrn28_10",
+]

@@ -41,7 +41,7 @@ _CURVES = {
 }
 _STATES = 61
 # Private to the machine, or irrelevant to the result.
-_PRIVATE_OPTIONS = ("data", "checkpoint_minutes", "tensorboard", "watch")
+_PRIVATE_OPTIONS = ("data", "checkpoint_minutes", "relaxed_every", "tensorboard", "watch")
 _ATTEMPT = ("started", "processes", "threads", "versions", "hardware", "revision")
 
 

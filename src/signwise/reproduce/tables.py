@@ -33,6 +33,7 @@ _Key = tuple[str, int, "float | None"]
 NETWORKS = {
     "lenet5": "LeNet5",
     "vgg_small": "VGG-Small",
+    "vgg_fast": "VGG-Fast",
     "resnet18": "ResNet-18",
     "resnet20": "ResNet-20",
     "wrn28_10": "WRN-28-10",

@@ -86,7 +86,7 @@ class EpochRecord:
         train_error: wrong predictions on them, in percent.
         error: test error of the deployed weights sign(φ), in percent.
         loss: test loss of the deployed weights.
-        relaxed_error: test error of the relaxed weights w_α, or ``None`` with 32 bits.
+        relaxed_error: test error of the relaxed weights w_α, or ``None`` with 32 bits or where it was not measured.
         relaxed_loss: their test loss, or ``None``.
         alpha: α of the last step, or ``None``.
         zeta: ζ of the last step, or ``None``.
@@ -164,6 +164,7 @@ class Loop:
         folder: the run's folder, or ``None`` to write nothing.
         reporters: receive the events.
         checkpoint_minutes: the longest time between two checkpoints.
+        relaxed_every: test the relaxed weights after every so many epochs, and after the last.
         should_stop: asked before each step; true stops the run after that step.
     """
 
@@ -175,11 +176,12 @@ class Loop:
         *,
         reporters: Sequence[Reporter] = (),
         checkpoint_minutes: float = 3.0,
+        relaxed_every: int = 1,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.stepper, self.progress = stepper, progress
         self._folder, self._reporters, self._should_stop = folder, reporters, should_stop
-        self._checkpoint_seconds = 60 * checkpoint_minutes
+        self._checkpoint_seconds, self._relaxed_every = 60 * checkpoint_minutes, relaxed_every
         self._first_step = progress.step
         self._seconds_before = progress.seconds
         self._started = self._saved = self._epoch_started = time.monotonic()
@@ -321,7 +323,8 @@ class Loop:
         return sum(ratios[name] * size for name, size in sizes.items()) / sum(sizes.values())
 
     def _relaxed_score(self) -> Score | None:
-        if self.stepper.schedule is None:
+        is_last = self.progress.step == self.stepper.total_steps
+        if self.stepper.schedule is None or not (is_last or self.progress.epochs % self._relaxed_every == 0):
             return None
         with relaxed(self.stepper.model):
             return score(self.stepper.model, self.stepper.data.test, self.stepper.world)

@@ -222,6 +222,8 @@ class Options:
         sync_batch_norm: batch-norm statistics over all processes; accelerators only.
         deterministic: refuse operations whose result varies from call to call on an accelerator.
         checkpoint_minutes: the longest time between two checkpoints; the end of an epoch always writes one.
+        relaxed_every: test the relaxed weights after every so many epochs, and after the last; it takes as long as the
+            test of the deployed weights.
         tensorboard: write TensorBoard events.
         watch: glob patterns of the layers whose state is recorded; empty for the middle layer.
 
@@ -240,12 +242,15 @@ class Options:
     sync_batch_norm: bool | None = None
     deterministic: bool | None = None
     checkpoint_minutes: float = 3.0
+    relaxed_every: int = 1
     tensorboard: bool = True
     watch: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
             raise SignwiseError(f"threads must be at least 1, got {self.threads}")
+        if self.relaxed_every < 1:
+            raise SignwiseError(f"relaxed_every must be at least 1, got {self.relaxed_every}")
         if self.checkpoint_minutes < 0:
             raise SignwiseError(f"checkpoint_minutes must be 0 or more, got {self.checkpoint_minutes}")
 

@@ -21,6 +21,7 @@ from signwise import datasets, provenance
 from signwise.datasets import ImageData
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
+from signwise.models import fit_to_images_
 from signwise.training import checkpoint
 from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore_
 from signwise.training.data import standardized_data
@@ -118,6 +119,7 @@ def _train_in(
         )
         total_steps = recipe.epochs * steps_per_epoch(recipe, len(prepared.train.images))
         model = build_model(recipe, len(data.classes), total_steps).to(world.device)
+        fit_to_images_(model, prepared.train.images)
         if options.sync_batch_norm:
             if world.device.type == "cpu":
                 raise SignwiseError("`sync_batch_norm` needs an accelerator: PyTorch has none for the CPU")
@@ -135,6 +137,7 @@ def _train_in(
             folder,
             reporters=audience,
             checkpoint_minutes=options.checkpoint_minutes,
+            relaxed_every=options.relaxed_every,
             should_stop=lambda: stop.signal is not None,
         )
         loop.run(notes=(*notes, *more_notes))
