@@ -15,7 +15,11 @@
 extern "C" {
 #endif
 
+#if defined(_WIN32)
+#define SIGNWISE_API __declspec(dllexport)
+#else
 #define SIGNWISE_API __attribute__((visibility("default")))
+#endif
 
 /* Changes with every incompatible change of this file. */
 #define SIGNWISE_INTERFACE 2

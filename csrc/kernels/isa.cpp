@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "kernels/cpu.h"
 #include "program/memory.h"
 
 namespace signwise {
@@ -19,13 +20,8 @@ const Kernels& kernels_portable();
 std::vector<const Kernels*> available_kernels() {
     std::vector<const Kernels*> found;
 #if defined(__x86_64__)
-    // These builtins also check that the operating system saves the wide registers.
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                        __builtin_cpu_supports("avx512cd");
-    if (avx2 && avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")) {
+    const CpuFeatures cpu = cpu_features();
+    if (cpu.avx512vnni) {
         static const Kernels avx512vnni = [] {
             Kernels kernels = kernels_avx512();
             kernels.name = "avx512vnni";
@@ -34,8 +30,8 @@ std::vector<const Kernels*> available_kernels() {
         }();
         found.push_back(&avx512vnni);
     }
-    if (avx2 && avx512) found.push_back(&kernels_avx512());
-    if (avx2) found.push_back(&kernels_avx2());
+    if (cpu.avx512) found.push_back(&kernels_avx512());
+    if (cpu.avx2) found.push_back(&kernels_avx2());
 #elif defined(__aarch64__)
     found.push_back(&kernels_neon());
 #endif

@@ -1,6 +1,8 @@
 #include "lookup/cost_model.h"
 
+#if defined(__linux__)
 #include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <limits>
@@ -21,9 +23,9 @@ constexpr int64_t kMostTileVectors = 16, kMostResident = 64;
 // Cycles for threads to wait for each other and to read each other's sums.
 constexpr double kPause = 20000;
 
-// The first-level data cache of a core.
+// The first-level data cache of a core, or a size that almost every CPU has where nobody can be asked.
 int64_t first_cache_bytes() {
-#if defined(_SC_LEVEL1_DCACHE_SIZE)
+#if defined(__linux__) && defined(_SC_LEVEL1_DCACHE_SIZE)
     const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
     if (bytes > 0) return bytes;
 #endif

@@ -25,7 +25,7 @@ class LookupLayer::PlanCache {
 
   private:
     Lazy<Plan>& of(const Key& key) {
-        const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
+        const Lock lock(fork_safe_mutex(this));
         return plans_[key];
     }
 

@@ -9,13 +9,16 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+
+#include "program/locks.h"
+#if SIGNWISE_THREADS
 #include <thread>
+#endif
 
 namespace signwise {
 
 // The lock for an object's state; objects may share one.
-std::mutex& fork_safe_mutex(const void* owner);
+Mutex& fork_safe_mutex(const void* owner);
 
 // How many forks lie between this process and the one that loaded the library, plus 1.
 uint64_t fork_generation();
@@ -30,16 +33,18 @@ class Lazy {
         if (const T* made = made_.load(std::memory_order_acquire)) return *made;
         while (!become_maker()) {
             if (const T* made = made_.load(std::memory_order_acquire)) return *made;
+#if SIGNWISE_THREADS
             std::this_thread::sleep_for(std::chrono::microseconds(50));
+#endif
         }
         try {
             auto made = std::make_unique<const T>(make());
-            const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
+            const Lock lock(fork_safe_mutex(this));
             value_ = std::move(made);
             made_.store(value_.get(), std::memory_order_release);
             return *value_;
         } catch (...) {
-            const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
+            const Lock lock(fork_safe_mutex(this));
             maker_ = 0;
             throw;
         }
@@ -48,7 +53,7 @@ class Lazy {
   private:
     // False if another thread of this process is the maker, or was and has finished.
     bool become_maker() {
-        const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
+        const Lock lock(fork_safe_mutex(this));
         if (maker_ == fork_generation()) return false;
         if (value_) return false;
         maker_ = fork_generation();

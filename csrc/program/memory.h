@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
+#include <limits>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -44,14 +44,14 @@ class Buffer {
         std::swap(size_, other.size_);
         return *this;
     }
-    ~Buffer() { std::free(data_); }
+    ~Buffer() { release(); }
 
     char* reserve(int64_t bytes) {
         if (bytes > size_) {
-            std::free(data_);
-            size_ = 0;
-            const size_t rounded = (size_t(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-            data_ = static_cast<char*>(std::aligned_alloc(kAlignment, rounded));
+            release();
+            const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+            if (uint64_t(rounded) > std::numeric_limits<size_t>::max()) throw std::bad_alloc();  // 32-bit platforms
+            data_ = static_cast<char*>(::operator new(size_t(rounded), std::align_val_t(kAlignment), std::nothrow));
             if (data_ == nullptr) throw std::bad_alloc();
             size_ = bytes;
         }
@@ -61,9 +61,16 @@ class Buffer {
     char* data() const { return data_; }
     int64_t size() const { return size_; }
 
-    static constexpr size_t kAlignment = 64;
+    static constexpr int64_t kAlignment = 64;
 
   private:
+    // Not aligned_alloc and free: Windows has no such pair.
+    void release() {
+        ::operator delete(data_, std::align_val_t(kAlignment));
+        data_ = nullptr;
+        size_ = 0;
+    }
+
     char* data_ = nullptr;
     int64_t size_ = 0;
 };

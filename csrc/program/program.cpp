@@ -173,7 +173,7 @@ int64_t Program::activation_bytes(int64_t batch) const {
 std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
     std::unique_ptr<Context> context;
     {
-        const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
+        const Lock lock(fork_safe_mutex(this));
         if (!idle_.empty()) {
             context = std::move(idle_.back());
             idle_.pop_back();
@@ -187,7 +187,7 @@ std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
 }
 
 void Program::give_back(std::unique_ptr<Context> context) {
-    const std::lock_guard<std::mutex> lock(fork_safe_mutex(this));
+    const Lock lock(fork_safe_mutex(this));
     idle_.push_back(std::move(context));
 }
 
@@ -232,7 +232,7 @@ void Program::run(int64_t batch, const float* input, float* output) {
     const int64_t in = input_count(), out = output_count();
     // A second caller at the same time works alone instead of waiting for the threads.
     ThreadPool& shared = ThreadPool::of(threads_);
-    std::unique_lock<std::mutex> lock(shared.mutex, std::try_to_lock);
+    std::unique_lock<Mutex> lock(shared.mutex, std::try_to_lock);
     ThreadPool* pool = lock.owns_lock() && threads_ > 1 ? &shared : nullptr;
     const int64_t size = portion(batch, threads_), portions = (batch + size - 1) / size;
     const auto run_one = [&](int64_t index, Context& context) {

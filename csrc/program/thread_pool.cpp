@@ -54,7 +54,7 @@ ThreadPool::ThreadPool(int threads) : slices_(size_t(threads)) {
 }
 
 ThreadPool& ThreadPool::of(int threads) {
-    const std::lock_guard<std::mutex> lock(fork_safe_mutex(pools));
+    const Lock lock(fork_safe_mutex(pools));
     ThreadPool*& found = (*pools)[{fork_generation(), threads}];
     if (found == nullptr) found = new ThreadPool(threads);
     return *found;

@@ -5,15 +5,21 @@
 
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
+
+#include "program/locks.h"
+#if SIGNWISE_THREADS
+#include <atomic>
+#include <condition_variable>
+#include <exception>
 #include <thread>
 #include <vector>
+#endif
 
 namespace signwise {
+
+#if SIGNWISE_THREADS
 
 class ThreadPool {
   public:
@@ -30,7 +36,7 @@ class ThreadPool {
     // `mutex`: one loop at a time. Rethrows the first exception of a body.
     void run(int64_t count, const std::function<void(int64_t, int)>& body);
 
-    std::mutex mutex;
+    Mutex mutex;
 
   private:
     explicit ThreadPool(int threads);
@@ -51,5 +57,26 @@ class ThreadPool {
     std::mutex sleep_;
     std::condition_variable wake_;
 };
+
+#else
+
+// The calling thread alone.
+class ThreadPool {
+  public:
+    static ThreadPool& of(int) {
+        static ThreadPool alone;
+        return alone;
+    }
+
+    int threads() const { return 1; }
+
+    void run(int64_t count, const std::function<void(int64_t, int)>& body) {
+        for (int64_t i = 0; i < count; ++i) body(i, 0);
+    }
+
+    Mutex mutex;
+};
+
+#endif
 
 }  // namespace signwise

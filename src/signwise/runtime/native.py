@@ -22,7 +22,7 @@ import numpy.typing as npt
 from signwise.errors import SignwiseError
 
 INTERFACE = 2  # SIGNWISE_INTERFACE of the header that this file mirrors
-FILE = "libsignwise.so"
+FILE = {"win32": "signwise.dll", "darwin": "libsignwise.dylib"}.get(sys.platform, "libsignwise.so")
 
 
 class Operation(ctypes.Structure):

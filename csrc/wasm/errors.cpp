@@ -1,0 +1,27 @@
+// WebAssembly is built without exceptions. A throw leaves through the host instead: it hands the message to the imported
+// function signwise.fail, which throws in the host's language and never returns. No destructor runs, so the host drops
+// the instance, with all its memory.
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <typeinfo>
+
+extern "C" {
+
+__attribute__((import_module("signwise"), import_name("fail"))) void signwise_fail(const char* message, size_t length);
+
+void* __cxa_allocate_exception(size_t size) { return std::malloc(size); }
+
+void __cxa_throw(void* thrown, std::type_info*, void (*)(void*)) {
+    // Everything that this library throws derives from std::exception and from nothing else.
+    const char* message = static_cast<std::exception*>(thrown)->what();
+    signwise_fail(message, std::strlen(message));
+    __builtin_trap();
+}
+
+// The instance is dropped as a whole: nothing is destroyed at the end of its only thread.
+int __cxa_thread_atexit(void (*)(void*), void*, void*) { return 0; }
+
+}  // extern "C"

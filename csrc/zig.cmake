@@ -1,0 +1,25 @@
+# Cross-compile with zig, a clang with the headers and libraries of every platform: pip install ziglang
+#
+#   cmake -DCMAKE_TOOLCHAIN_FILE=csrc/zig.cmake -DZIG=.../zig -DZIG_TARGET=aarch64-linux-gnu.2.17
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ZIG ZIG_TARGET)
+string(REGEX MATCH "^([a-z0-9_]+)-([a-z]+)" _ "${ZIG_TARGET}")
+set(CMAKE_SYSTEM_PROCESSOR ${CMAKE_MATCH_1})
+if(CMAKE_MATCH_2 STREQUAL "macos")
+  set(CMAKE_SYSTEM_NAME Darwin)
+  # There is no SDK: zig has what is needed, and signs the library itself.
+  set(CMAKE_OSX_SYSROOT "")
+  set(CMAKE_OSX_DEPLOYMENT_TARGET "")
+  set(CMAKE_INSTALL_NAME_TOOL ":")
+elseif(CMAKE_MATCH_2 STREQUAL "windows")
+  set(CMAKE_SYSTEM_NAME Windows)
+  set(CMAKE_RC_COMPILER ${ZIG} rc)
+elseif(CMAKE_MATCH_2 STREQUAL "wasi")
+  set(CMAKE_SYSTEM_NAME WASI)
+else()
+  set(CMAKE_SYSTEM_NAME Linux)
+endif()
+set(CMAKE_CXX_COMPILER ${ZIG} c++)
+# Optimized from the first trial on: zig builds a C++ library per target and level, which takes minutes. The sanitizer
+# that zig would add to unoptimized builds is off.
+set(CMAKE_CXX_FLAGS_INIT "-target ${ZIG_TARGET} -O3 -fno-sanitize=undefined")
+set(CMAKE_CXX_COMPILER_WORKS ON)
