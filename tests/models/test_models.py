@@ -1,4 +1,4 @@
-"""The models have exactly the paper's sizes, and the tools that follow can trace them."""
+"""The models have exactly the sizes that are documented, and the tools that follow can trace them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 import signwise as sw
 from signwise import models
 
-INPUT_SHAPES = {name: (1, 28, 28) if name == "lenet5" else (3, 32, 32) for name in models.MODELS}
+INPUT_SHAPES = {name: (1, 28, 28) if name in ("lenet5", "tiny_cnn") else (3, 32, 32) for name in models.MODELS}
 
 every_model = pytest.mark.parametrize("name", models.MODELS)
 
@@ -23,6 +23,7 @@ every_model = pytest.mark.parametrize("name", models.MODELS)
         ("wrn28_10", 36_264_960),
         ("resnet20", 267_264),
         ("vgg_fast", 1_967_616),
+        ("tiny_cnn", 46_080),
     ],
 )
 @pytest.mark.parametrize("num_classes", [10, 100])
@@ -59,6 +60,11 @@ def test_as_many_weights_become_binary_as_documented(name: str, binary_weights: 
             "vgg_fast",
             312 + 1_967_616 + 2 * 1_152 + 2_570,
             (288 + 13_824) * 31**2 + (36_864 + 147_456) * 15**2 + 2 * 589_824 * 7**2 + 589_824 * 3**2 + 2_560,
+        ),
+        (
+            "tiny_cnn",
+            144 + 46_080 + 2 * 160 + 650,
+            144 * 26**2 + 4_608 * 11**2 + 13_824 * 5**2 + 27_648 * 3**2 + 640,
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The table of recipes is the paper's, row by row."""
+"""The table of recipes is the paper's, row by row, and goes on with recipes of our own."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ def test_only_images_of_objects_are_augmented_and_only_lenet_has_a_binary_first_
         found = get_recipe(name)
         assert found.flip == (found.translate > 0) == (found.zoom > 0) == (found.dataset != "mnist")
         assert found.skip == ("last" if found.model == "lenet5" else "first_and_last")
+
+
+def test_digits_for_microcontrollers_are_moved_and_zoomed_but_never_mirrored() -> None:
+    found = get_recipe("tiny_cnn-mnist")
+    assert not found.flip and found.translate > 0 and found.zoom > 0 and found.skip == "first_and_last"
 
 
 def test_an_unknown_recipe_suggests_the_nearest() -> None:

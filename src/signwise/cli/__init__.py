@@ -18,7 +18,19 @@ from signwise.text import unknown_name
 
 # In the order in which a newcomer meets them. Each is a module of this package; once imported, the names `list`, `eval`
 # and `compile` refer to those modules here, not to Python's builtins.
-COMMANDS = ("quickstart", "list", "train", "eval", "compile", "inspect", "bench", "reproduce", "plot", "doctor")
+COMMANDS = (
+    "quickstart",
+    "list",
+    "train",
+    "eval",
+    "compile",
+    "export",
+    "inspect",
+    "bench",
+    "reproduce",
+    "plot",
+    "doctor",
+)
 
 # Packages of the extra "train", which a base installation lacks.
 _OPTIONAL = ("torch", "rich", "tensorboard", "matplotlib")

@@ -6,22 +6,50 @@ signwise.export.onnx(program, "net.onnx")
 from __future__ import annotations
 
 from os import PathLike
+from typing import TYPE_CHECKING, Any, Union
 
-from signwise.export.onnx_graph import to_onnx
+import numpy.typing as npt
+
+from signwise.errors import SignwiseError
+from signwise.export.onnx_model import to_onnx
 from signwise.program.file import write_file
 from signwise.program.program import Program
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 __all__ = ["onnx", "to_onnx"]
 
 
-def onnx(program: Program, path: str | PathLike[str]) -> None:
-    """Write an ONNX model that computes what the program computes.
+def onnx(
+    program: Union[Program, nn.Module],
+    path: str | PathLike[str],
+    example_input: Union[Tensor, npt.NDArray[Any], None] = None,
+    *,
+    packed: bool = True,
+) -> None:
+    """Write an ONNX model that computes what the program computes, with one bit per binary weight.
+
+    The model has standard operators alone and runs in any engine; an engine unpacks the weights when it loads the file.
 
     Args:
-        program: what to write. Its input is called ``input``, its output ``output``; the batch stays symbolic.
+        program: what to write, or a PyTorch model to compile first. The input is called ``input``, the output
+            ``output``; the batch stays symbolic. A program with 8-bit values becomes a quantized model.
         path: the file, which should end in ``.onnx``.
+        example_input: for a model, one batch of the right shape, as for :func:`signwise.compile`.
+        packed: keep binary weights as bits; ``False`` writes float32 numbers, in a file about thirty times as large.
 
     Raises:
         SignwiseError: the ``onnx`` package is not installed, or the file cannot be written.
     """
-    write_file(path, to_onnx(program))
+    write_file(path, to_onnx(_compiled(program, example_input), packed=packed))
+
+
+def _compiled(program: Union[Program, nn.Module], example_input: Union[Tensor, npt.NDArray[Any], None]) -> Program:
+    if isinstance(program, Program):
+        return program
+    if example_input is None:
+        raise SignwiseError("exporting a model needs example_input=, one batch of the right shape")
+    from signwise.compiler import compile as compile_model  # needs PyTorch, which exporting a program does not
+
+    return compile_model(program, example_input)

@@ -1,4 +1,4 @@
-"""The models of the paper and a VGG that a CPU trains, as small as they can be written.
+"""The models of the paper, a VGG that a CPU trains and a CNN for microcontrollers, as small as they can be written.
 
 They are ordinary float models; `signwise.binarize_` makes them binary. Each consists of plain ``torch.nn`` layers
 without data-dependent control flow, so that ``torch.fx``, ``torch.export`` and the compiler can trace it.
@@ -13,6 +13,7 @@ from torch import nn
 from signwise.models.lenet import lenet5
 from signwise.models.resnet import resnet18, resnet20, wrn28_10
 from signwise.models.standardize import Standardize
+from signwise.models.tiny_cnn import tiny_cnn
 from signwise.models.vgg import vgg_small
 from signwise.models.vgg_fast import PatchWhitening, fit_to_images_, vgg_fast
 
@@ -23,6 +24,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet18,
     "resnet20": resnet20,
     "wrn28_10": wrn28_10,
+    "tiny_cnn": tiny_cnn,
 }
 """The models by the names that the command line and the recipes use; each takes ``num_classes`` (default 10)."""
 
@@ -36,6 +38,7 @@ __all__ = [
     "lenet5",
     "resnet18",
     "resnet20",
+    "tiny_cnn",
     "vgg_fast",
     "vgg_small",
     "wrn28_10",

@@ -95,7 +95,7 @@ def onnx_file(network: Network, precision: Precision, folder: Path) -> Path:
         return path
     if precision == "float32":
         with atomic_write(path) as file:
-            file.write(to_onnx(network.float32))
+            file.write(to_onnx(network.float32, packed=False))
     else:
         quantize_onnx(onnx_file(network, "float32", folder), path, network.examples)
     return path

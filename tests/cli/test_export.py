@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from signwise.cli import main
+from signwise.program import Program
+
+
+def test_a_packed_file_becomes_an_onnx_model_of_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "lenet5-mnist-1bit", "--to", "onnx"]) == 0
+    made = tmp_path / "lenet5-mnist-1bit.onnx"
+    assert f"lenet5-mnist-1bit.onnx: {made.stat().st_size:,} bytes" in capsys.readouterr().out
+    assert made.stat().st_size < 90_000
+    examples = np.random.default_rng(0).integers(0, 256, (2, 1, 28, 28)).astype(np.float32)
+    found = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"]).run(None, {"input": examples})
+    np.testing.assert_allclose(found[0], Program.load("lenet5-mnist-1bit")(examples), rtol=1e-4, atol=1e-3)
+
+
+def test_weights_may_be_written_as_floats(tmp_path: Path) -> None:
+    out = tmp_path / "net.onnx"
+    assert main(["export", "lenet5-mnist-1bit", "--to", "onnx", "-o", str(out), "--float-weights"]) == 0
+    assert out.stat().st_size > 1_600_000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lenet5", "--to", "onnx"], "did you mean lenet5-mnist-1bit"),
+        (["lenet5-mnist-1bit", "--to", "elf"], "invalid choice: 'elf'"),
+        (["lenet5-mnist-1bit"], "required: --to"),
+        ([".", "--to", "onnx"], "pack a run first with signwise compile"),
+        (["lenet5-mnist-1bit", "--to", "onnx", "-o", "absent/net.onnx"], "cannot write"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(["export", *words])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == 2 and message in capsys.readouterr().err
