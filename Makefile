@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread per process: the tests start several processes and never measure time.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test test-fast test-native test-aarch64 fuzz stress-threads stress-memory reliability kill-test lint \
+.PHONY: setup test test-fast test-integrations test-native test-aarch64 fuzz stress-threads stress-memory reliability kill-test lint \
         quickstart render package clean
 
 setup: $(VENV)/.installed
@@ -25,6 +25,11 @@ test: setup
 # All tests but the slow ones, in less than two minutes.
 test-fast: setup
 	$(BIN)/python -m pytest -m "not slow"
+
+# The tests of the integrations, with Lightning, transformers, accelerate and huggingface_hub installed.
+test-integrations: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,integrations]'
+	$(BIN)/python -m pytest tests/integrations tests/docs -k "integrations or trainers or hub" src/signwise/integrations
 
 lint: setup
 	$(BIN)/ruff check .

@@ -486,3 +486,40 @@ def test_a_schedule_saves_its_settings_and_takes_them_over() -> None:
 def test_a_model_without_binary_layers_is_refused() -> None:
     with pytest.raises(sw.SignwiseError, match=r"no binary layer to schedule: call signwise\.binarize_"):
         sw.BinarizationSchedule(10).apply_(nn.Linear(4, 4), 0)
+
+
+@pytest.mark.parametrize("method", [sw.GroupTransform(), sw.LAB(), sw.Bop()], ids=lambda one: type(one).__name__)
+def test_a_closure_with_the_backward_pass_trains_as_a_plain_step(method: sw.Method) -> None:
+    plain, closed = make_model(method), make_model(method)
+    for model in (plain, closed):
+        optimizer = sgdw(model)
+        sw.attach(optimizer, model, sw.BinarizationSchedule(STEPS, t_alpha=0.5))
+        for step in range(6):
+
+            def closure(model: nn.Module = model, optimizer: Optimizer = optimizer, step: int = step) -> float:
+                optimizer.zero_grad()
+                loss = loss_of(model, step)
+                loss.backward()
+                return loss.item()
+
+            if model is closed:
+                optimizer.step(closure)
+            else:
+                closure()
+                optimizer.step()
+    assert_same(plain, closed)
+
+
+def test_weight_decay_follows_the_lr_of_a_scheduler_if_asked_and_never_rises_above_its_initial_value() -> None:
+    model = make_model()
+    optimizer = sw.SGDW(model.parameters(), lr=0.1, weight_decay=0.01)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: [1.0, 0.5, 2.0, 0.0][step])
+    sw.attach(optimizer, model, sw.BinarizationSchedule(4), scale_weight_decay=True)
+    seen = []
+    for step in range(3):
+        loss_of(model, step).backward()
+        optimizer.step()
+        seen.append(optimizer.param_groups[0]["weight_decay"])
+        scheduler.step()
+    assert seen == pytest.approx([0.01, 0.005, 0.01])
+    assert optimizer.param_groups[0]["initial_weight_decay"] == 0.01

@@ -245,6 +245,7 @@ class Attachment:
     ) -> None:
         self._optimizer, self._model, self._schedule, self._decay = optimizer, model, schedule, decay
         self._scale_weight_decay = scale_weight_decay
+        self._weight_decay_follows_lr = decay is None and scale_weight_decay is True
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step),
             optimizer.register_step_post_hook(self._after_step),
@@ -274,9 +275,23 @@ class Attachment:
         for hook in self._hooks:
             hook.remove()
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if self._weight_decay_follows_lr:
+            _scale_weight_decay_by_lr_(optimizer)
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")  # args[0] is the optimizer
+        if closure is not None:
+            # The closure runs the backward pass inside of the step, as Lightning's does: there are no gradients yet.
+            def closure_and_before_step() -> Any:
+                loss = closure()
+                before_step_(self._model)
+                return loss
+
+            return args[:1], kwargs | {"closure": closure_and_before_step}
         if not initializes_state(optimizer):
             before_step_(self._model)
+        return None
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         # GradScaler skips a step by not calling it, except that fused optimizers are called and skip it themselves.
@@ -297,6 +312,14 @@ class Attachment:
                 stacklevel=2,
             )
         self.step = step
+
+
+def _scale_weight_decay_by_lr_(optimizer: Optimizer) -> None:
+    for group in optimizer.param_groups:
+        # At most 1: OneCycleLR starts below its peak and calls that start the initial value.
+        factor = min(float(group["lr"]) / float(group.setdefault(_INITIAL_LR, group["lr"]) or 1), 1.0)
+        if "weight_decay" in group:
+            group["weight_decay"] = group.setdefault(_INITIAL_WEIGHT_DECAY, group["weight_decay"]) * factor
 
 
 def attach(
@@ -324,7 +347,8 @@ def attach(
         schedule: α and ζ; ``None`` for methods that use neither.
         decay: the factors on lr and weight decay; ``None`` leaves both to you or to a PyTorch scheduler such as
             ``LambdaLR(optimizer, decay.learning_rate_factor)``. Two of them would overwrite each other's lr.
-        scale_weight_decay: see :meth:`Decay.apply_`; the default never scales weight decay twice.
+        scale_weight_decay: see :meth:`Decay.apply_`; the default never scales weight decay twice. Without ``decay``,
+            ``True`` multiplies the initial weight decay by lr / initial lr, whoever schedules the lr.
 
     Returns:
         The attachment, with ``step`` and ``detach()``.

@@ -29,8 +29,12 @@ RUN_ELSEWHERE = {
     ".ci/run": "runs these tests",
     "pip install .": ".ci/check_wheel installs the wheel where there is nothing else",
     "pip install '.[train]'": "make setup installs these packages",
+    "make test-integrations": "run after the tests in .ci/run",
+    "pip install '.[integrations]'": "make test-integrations installs them",
     "pip install '.[bench]'": "hundreds of megabytes; tests/bench skips the engines that are not installed",
 }
+# Packages that a page needs and the development environment lacks; make test-integrations installs them.
+NEEDS = {"trainers.md": ("lightning", "transformers", "accelerate"), "hub.md": ("huggingface_hub", "transformers")}
 # Extra flags that make a command quick: the last one on a command line counts.
 SMALL = {
     "reproduce": ["--no-train"],
@@ -59,9 +63,12 @@ def in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthetic_d
 
 # The commands train for two epochs here: the best one is early in the schedule, and compile says so.
 @pytest.mark.filterwarnings("ignore:compile. α is below 1")
+@pytest.mark.filterwarnings("ignore:::lightning")
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_empty_folder")
 def test_python_and_commands_run_as_shown(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    for package in NEEDS.get(page.path.name, ()):
+        pytest.importorskip(package)
     namespace: dict[str, object] = {"__name__": "page"}
     for block in page.blocks:
         if block.language == "python":
