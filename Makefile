@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread per process: the tests start several processes and never measure time.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test test-fast test-integrations test-native test-aarch64 fuzz stress-threads stress-memory reliability kill-test lint \
+.PHONY: setup test test-fast test-integrations test-native test-aarch64 test-llama fuzz stress-threads stress-memory reliability kill-test lint \
         quickstart render package clean
 
 setup: $(VENV)/.installed
@@ -63,6 +63,14 @@ test-aarch64:
 	cmake -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=csrc/tests/aarch64.cmake -DSIGNWISE_TESTS=ON
 	cmake --build build/aarch64 --parallel 2 --target kernel_test
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/kernel_test 300
+
+# Exported language models in the stock llama.cpp, which node-llama-cpp brings. Needs: node and npm
+LLAMA := build/llama
+test-llama: setup
+	mkdir -p $(LLAMA)
+	test -d $(LLAMA)/node_modules/node-llama-cpp || npm install --silent --prefix $(LLAMA) --ignore-scripts \
+		--omit=optional node-llama-cpp@3 @node-llama-cpp/linux-x64@3
+	NODE_LLAMA_CPP=$(CURDIR)/$(LLAMA) $(BIN)/python -m pytest tests/llama
 
 # Figures on reliability: each prints its own and enters it into results/reliability-native.json.
 RELIABILITY := $(BIN)/python benchmarks/reliability.py

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         ScaledSign,
         SelfBinarizing,
         StraightThrough,
+        Ternary,
     )
     from signwise.optim import SGDW, param_groups
     from signwise.packing import load_packed_, pack_
@@ -103,6 +104,7 @@ _HOMES = {
         "ScaledSign",
         "SelfBinarizing",
         "StraightThrough",
+        "Ternary",
     ),
     "optim": ("SGDW", "param_groups"),
     "packing": ("load_packed_", "pack_"),
@@ -156,6 +158,7 @@ __all__ = [
     "SignwiseError",
     "StepDecay",
     "StraightThrough",
+    "Ternary",
     "__version__",
     "after_step_",
     "attach",

@@ -96,8 +96,7 @@ class BinaryLayer(nn.Module):
             raise SignwiseError(f"{type(self.method).__name__}: {deployed.obstacle}")
         if self.output_scale is None:
             return Deployed(self.filters_back(deployed.signs), deployed.scale)
-        filters = deployed.signs.shape[0]
-        scale = deployed.signs.new_ones(filters) if deployed.scale is None else deployed.scale
+        scale = deployed.signs.new_ones(len(deployed.signs)) if deployed.scale is None else deployed.scale
         return Deployed(self.filters_back(deployed.signs), scale * self.output_scale)
 
     def effective_weight(self) -> Tensor:

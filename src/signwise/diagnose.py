@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
-from signwise.methods.method import per_filter
+from signwise.methods.method import per_weight
 from signwise.transform import binary_sign, count_by_sign
 
 
@@ -55,11 +55,11 @@ def health(model: nn.Module) -> list[LayerHealth]:
     rows = []
     for name, layer in binary_layers(model):
         latent = layer.filters_first(layer.weight)
-        positive, negative = count_by_sign(latent, layer.method.groups)
+        positive, negative = count_by_sign(layer.method.rows(latent), layer.method.groups)
         relaxed = layer.method.weight(latent, layer.state)
         scale = layer.method.deploy(latent, layer.state).scale if layer.method.blends_latent else None
         if scale is not None:
-            relaxed = relaxed / per_filter(scale, relaxed).clamp_min(torch.finfo(scale.dtype).tiny)
+            relaxed = relaxed / per_weight(scale, relaxed).clamp_min(torch.finfo(scale.dtype).tiny)
         error = (relaxed.abs() - 1).abs().float()
         rows.append(
             LayerHealth(

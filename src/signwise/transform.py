@@ -79,8 +79,8 @@ def group_transform(
             ``None``: the whole tensor is one group; or an integer tensor of the latent's shape with a label per weight.
         squash: the paper's u, applied to φ inside g, e.g. ``torch.tanh``; with a range inside (-1, 1) every |w| at
             α = 1 is within e^-ζ of 1. Off by default, as in the paper's experiments.
-        target: s > 0, the magnitude that the weights approach instead of 1; it must broadcast against the latent, and
-            no gradient flows to it.
+        target: s > 0, the magnitude that the weights approach instead of 1; it must broadcast against the latent. A
+            target that requires a gradient gets ∂/∂s = α Σ sign(φ) G.
 
     Returns:
         A tensor of the latent's shape and type.
@@ -106,7 +106,7 @@ def group_transform(
     else:
         relaxed = _gather(squash(exact), unit, shrink, torch.zeros_like(alpha), groups) + (1 - alpha) * exact
     if target is not None:
-        relaxed = relaxed + alpha * target.detach() * binary_sign(exact)
+        relaxed = relaxed + alpha * target * binary_sign(exact)
     return relaxed.to(latent.dtype)
 
 

@@ -432,7 +432,7 @@ def test_extras_are_saved_and_a_float_checkpoint_still_loads(method: Method) -> 
         (lambda: sw.StraightThrough(clip=0.0), "clip must be positive"),
         (lambda: sw.StraightThrough(clip=math.nan), "clip must be positive"),
         (lambda: sw.BinaryConnect(power=3), "power must be 0, 1 or 2"),
-        (lambda: sw.GroupTransform(scale="max"), "scale must be None or 'mean'"),  # type: ignore[arg-type]
+        (lambda: sw.GroupTransform(scale="max"), "scale must be None, 'mean', 'learned' or a positive number"),  # type: ignore[arg-type]
         (lambda: sw.MeanSign(per="row"), "per must be 'layer' or 'filter'"),  # type: ignore[arg-type]
         (lambda: sw.MPT(keep=0.0), "keep must be in"),
         (lambda: sw.ProxQuant(freeze_at=1.5), "freeze_at must be in"),

@@ -19,6 +19,7 @@ from signwise.methods.scaled_sign import ScaledSign
 from signwise.methods.self_binarizing import SelfBinarizing
 from signwise.methods.sq_bwn import SQBWN
 from signwise.methods.straight_through import StraightThrough
+from signwise.methods.ternary import Ternary
 
 METHODS: dict[str, Method] = {
     "group_transform": GroupTransform(),
@@ -63,4 +64,5 @@ __all__ = [
     "ScaledSign",
     "SelfBinarizing",
     "StraightThrough",
+    "Ternary",
 ]

@@ -13,9 +13,11 @@ from signwise.methods.method import (
     Deployed,
     Method,
     State,
+    check_block,
     constant_per_filter,
     filter_mean,
     he_normal_,
+    in_blocks,
     straight_through,
 )
 from signwise.transform import binary_sign
@@ -23,9 +25,15 @@ from signwise.transform import binary_sign
 Per = Literal["layer", "filter"]
 
 
-def mean_magnitude(latent: Tensor, per: Per) -> Tensor:
-    """mean|φ| over the layer, 0-dim, or over each filter, (filters, 1, ...); no gradient flows through it."""
+def mean_magnitude(latent: Tensor, per: Per, block: int | None = None) -> Tensor:
+    """mean|φ| over the layer, 0-dim, each filter, (filters, 1, ...), or each block of a filter's inputs, per weight.
+
+    No gradient flows through it.
+    """
     magnitude = latent.detach().abs()
+    if block is not None:
+        rows = in_blocks(magnitude, block)
+        return filter_mean(rows).expand_as(rows).reshape(latent.shape)
     return magnitude.mean() if per == "layer" else filter_mean(magnitude)
 
 
@@ -39,6 +47,7 @@ class MeanSign(Method):
     Args:
         per: over what m is taken.
         center: what is subtracted before the sign: nothing, the filter's mean or the layer's mean.
+        block: take m over blocks of this many inputs of each neuron instead; see :class:`GroupTransform`.
 
     Reference:
         S. Zhou et al., DoReFa-Net, 2016; H. Pouransari, Z. Tu, O. Tuzel, Least squares binary quantization of neural
@@ -47,21 +56,25 @@ class MeanSign(Method):
 
     per: Per = "filter"
     center: Per | None = None
+    block: int | None = None
 
     def __post_init__(self) -> None:
         if self.per not in ("layer", "filter"):
             raise SignwiseError(f"per must be 'layer' or 'filter', got {self.per!r}")
         if self.center not in (None, "layer", "filter"):
             raise SignwiseError(f"center must be None, 'layer' or 'filter', got {self.center!r}")
+        check_block(self.block)
 
     def initialize_(self, latent: Tensor, state: State, generator: torch.Generator | None = None) -> None:
         he_normal_(latent, generator)
 
     def weight(self, latent: Tensor, state: State) -> Tensor:
-        return straight_through(mean_magnitude(latent, self.per) * self._signs(latent), latent)
+        return straight_through(mean_magnitude(latent, self.per, self.block) * self._signs(latent), latent)
 
     def deploy(self, latent: Tensor, state: State) -> Deployed:
-        magnitude = mean_magnitude(latent, self.per)
+        magnitude = mean_magnitude(latent, self.per, self.block)
+        if self.block is not None:
+            return Deployed(self._signs(latent), magnitude[:, :: self.block].contiguous())
         return Deployed(self._signs(latent), constant_per_filter(latent, magnitude.flatten()))
 
     def _signs(self, latent: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from typing import ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
+from signwise.errors import SignwiseError
 from signwise.transform import Partition, binary_sign
 
 State: TypeAlias = Mapping[str, Tensor]
@@ -35,7 +36,7 @@ class Deployed:
 
     Args:
         signs: -1 and +1, in the shape and type of the latent.
-        scale: one positive factor per filter, or ``None`` for 1.
+        scale: one positive factor per filter, (filters,), or per block of inputs, (filters, blocks); ``None`` for 1.
         offset: one number per filter that is added to each of its weights, or ``None`` for 0.
         mask: 1 where a weight is used and 0 where it is pruned, in the shape of the signs, or ``None`` for all ones.
     """
@@ -58,7 +59,7 @@ class Deployed:
         """The weights as one filter-major tensor."""
         weight = self.signs if self.mask is None else self.signs * self.mask
         if self.scale is not None:
-            weight = weight * per_filter(self.scale, weight)
+            weight = weight * per_weight(self.scale, weight)
         return weight if self.offset is None else weight + per_filter(self.offset, weight)
 
 
@@ -89,6 +90,10 @@ class Method(ABC):
     def groups(self) -> Partition:
         """The groups whose health is reported; one per filter by default."""
         return 0
+
+    def rows(self, latent: Tensor) -> Tensor:
+        """The latent as the tensor whose :attr:`groups` are reported: filter-major, or blocks of inputs as rows."""
+        return latent
 
     def knobs(self) -> dict[str, Knob]:
         """Numbers with schedules of their own, by name: functions of the progress p, from 0 to 1 over the training."""
@@ -146,6 +151,36 @@ def fan_out(latent: Tensor) -> int:
 def per_filter(values: Tensor, like: Tensor) -> Tensor:
     """One value per filter, shaped to broadcast over a filter-major tensor: (filters,) -> (filters, 1, ...)."""
     return values.view(-1, *[1] * (like.dim() - 1))
+
+
+def per_weight(scale: Tensor, like: Tensor) -> Tensor:
+    """A deployed scale, (filters,) or (filters, blocks), shaped to broadcast over a filter-major tensor."""
+    if scale.dim() == 1:
+        return per_filter(scale, like)
+    return scale.repeat_interleave(fan_in(like) // scale.shape[1], dim=1).view_as(like)
+
+
+def in_blocks(latent: Tensor, block: int | None) -> Tensor:
+    """Each block of a filter's inputs as a row of its own: (filters, inputs) -> (filters · blocks, block).
+
+    Example:
+        >>> in_blocks(torch.zeros(3, 256), 128).shape
+        torch.Size([6, 128])
+    """
+    if block is None:
+        return latent
+    if latent.dim() != 2 or latent.shape[1] % block:
+        raise SignwiseError(
+            f"block={block} needs linear layers whose number of inputs is a multiple of it, got a weight of shape "
+            f"{tuple(latent.shape)}"
+        )
+    return latent.reshape(-1, block)
+
+
+def check_block(block: object) -> None:
+    """Refuse anything but ``None`` and whole bytes of inputs, as packed rows need them."""
+    if block is not None and (type(block) is not int or block < 8 or block % 8):
+        raise SignwiseError(f"block must be a multiple of 8 inputs, got {block!r}")
 
 
 def filter_mean(values: Tensor) -> Tensor:

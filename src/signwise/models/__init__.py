@@ -1,4 +1,4 @@
-"""The models of the paper, a VGG that a CPU trains and a CNN for microcontrollers, as small as they can be written.
+"""The models of the paper, a VGG that a CPU trains, a CNN for microcontrollers and a small language model.
 
 They are ordinary float models; `signwise.binarize_` makes them binary. Each consists of plain ``torch.nn`` layers
 without data-dependent control flow, so that ``torch.fx``, ``torch.export`` and the compiler can trace it.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from torch import nn
 
 from signwise.models.lenet import lenet5
+from signwise.models.llama import Llama, LlamaConfig, llama
 from signwise.models.resnet import resnet18, resnet20, wrn28_10
 from signwise.models.standardize import Standardize
 from signwise.models.tiny_cnn import tiny_cnn
@@ -26,16 +27,19 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "wrn28_10": wrn28_10,
     "tiny_cnn": tiny_cnn,
 }
-"""The models by the names that the command line and the recipes use; each takes ``num_classes`` (default 10)."""
+"""The image classifiers by the names that commands and recipes use; each takes ``num_classes`` (default 10)."""
 
 NAMES = MODELS
 
 __all__ = [
     "MODELS",
+    "Llama",
+    "LlamaConfig",
     "PatchWhitening",
     "Standardize",
     "fit_to_images_",
     "lenet5",
+    "llama",
     "resnet18",
     "resnet20",
     "tiny_cnn",

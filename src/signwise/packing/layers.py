@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from signwise.errors import SignwiseError
+from signwise.methods.method import per_weight
 from signwise.packing.operators import packed_conv2d, packed_linear, unpack_signs
 
 
@@ -66,7 +67,7 @@ class _WeightFromBits(PackedLayer):
         """The weight that the layer computes with, unpacked anew at each call; a change of it changes nothing."""
         weight = unpack_signs(self.bits, self._weight_shape(), self._like_weight.dtype)
         if self.scale is not None:
-            weight = weight * self.scale.to(weight.dtype).view(-1, *[1] * (weight.dim() - 1))
+            weight = weight * per_weight(self.scale.to(weight.dtype), weight)
         return weight
 
     def _weight_shape(self) -> tuple[int, ...]:

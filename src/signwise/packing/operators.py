@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from signwise.errors import SignwiseError
+from signwise.methods.method import per_weight
 from signwise.program import operations as ops
 from signwise.program.program import Program
 from signwise.runtime import native
@@ -32,8 +33,14 @@ LARGEST_SHAPES = 4  # input shapes that stay prepared per layer: each holds a co
     schema="(Tensor input, Tensor bits, Tensor? scale, Tensor? bias) -> Tensor",
 )
 def packed_linear(input: Tensor, bits: Tensor, scale: Tensor | None, bias: Tensor | None) -> Tensor:
-    """scale * (signs @ input) + bias, on the last dimension of ``input``."""
+    """scale * (signs @ input) + bias, on the last dimension of ``input``.
+
+    A scale of shape (outputs, blocks) belongs to the weights: one per output and block of inputs.
+    """
     out_features, in_features = bits.shape[0], input.shape[-1]
+    if scale is not None and scale.dim() == 2:
+        signs = unpack_signs(bits, (out_features, in_features), input.dtype)
+        return F.linear(input, signs * per_weight(scale.to(input.dtype), signs), bias)
     rows = input.reshape(-1, in_features)
     geometry = (("out_features", out_features), ("in_features", in_features))
     result = run_native(ops.Dense, geometry, rows, bits, scale, bias)

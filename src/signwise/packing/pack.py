@@ -236,7 +236,8 @@ def _expected_shapes(
             if f"{prefix}scale" in stored:
                 names = ("out_features", "out_channels", "nf")
                 filters: Any = next(getattr(layer, name) for name in names if hasattr(layer, name))
-                expected[f"{prefix}scale"] = (filters,)
+                # One scale per filter, or as many per filter as its inputs have blocks.
+                expected[f"{prefix}scale"] = (filters, *stored[f"{prefix}scale"].shape[1:2])
     return expected
 
 
