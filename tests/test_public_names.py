@@ -27,7 +27,7 @@ def test_the_lazy_names_are_the_listed_names() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'binarise_'"):
+    with pytest.raises(AttributeError, match=r"no attribute 'binarise_': did you mean binarize_\?"):
         sw.binarise_  # noqa: B018
 
 
@@ -36,9 +36,10 @@ def test_importing_signwise_imports_neither_torch_nor_numpy() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_without_torch_a_training_name_says_how_to_install_it() -> None:
-    done = run(WITHOUT_TORCH + "sw.binarize_")
-    assert "signwise.binarize_ needs PyTorch: pip install 'signwise[train]'" in done.stderr
+@pytest.mark.parametrize("name", ["binarize_", "models.lenet5"])
+def test_without_torch_a_training_name_says_how_to_install_it(name: str) -> None:
+    done = run(WITHOUT_TORCH + f"sw.{name}")
+    assert f"signwise.{name.partition('.')[0]} needs PyTorch: " in done.stderr and "pip install torch" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["program", "runtime", "datasets", "errors", "provenance", "atomic", "text", "cli"])

@@ -44,7 +44,7 @@ def lenet5_errors(results: Path) -> dict[int, tuple[float, str]]:
 def picture(inference: JsonObject, errors: dict[int, tuple[float, str]]) -> list[Panel]:
     """Bytes, milliseconds and error: 32 bits against 1."""
     network, title = inference["networks"][NETWORK], network_title(NETWORK)
-    sizes = ((network["state_dict_bytes"], "32 bits", False), (packed_bytes(network), "1 bit", True))
+    sizes = ((network["float_bytes"], "32 bits", False), (packed_bytes(network), "1 bit", True))
     bars = [Bar(label=label, value=size, text=f"{size / 1e6:.1f}", binary=binary) for size, label, binary in sizes]
     panels = [Panel(title=f"{title}: MB on disk", bars=bars)]
     found = {engine: (seconds, name) for engine, name, seconds in engine_times(network, "float32", 1, 1)}
@@ -87,7 +87,7 @@ def figures(inference: Mapping[Path, JsonObject], errors: dict[int, tuple[float,
 
 
 def _row(title: str, network: JsonObject) -> tuple[str, ...]:
-    cells = [f"{network['state_dict_bytes'] / packed_bytes(network):.0f} ×"]
+    cells = [f"{network['float_bytes'] / packed_bytes(network):.0f} ×"]
     for precision, _, batch in _SETTINGS:
         times = against_fastest_peer(network, precision, batch)
         cells.append(ABSENT if times is None else _ratio(times.ratio))
@@ -108,7 +108,7 @@ def _origin(records: Mapping[Path, JsonObject]) -> str:
     newest, *others = (f"{_processor(record)}, {record['date'][:10]}" for record in records.values())
     rest = "".join(f"; named rows: {other}" for other in others)
     return (
-        "How many times smaller the packed file is than the float32 state dict, and how many times faster it runs on "
+        "How many times smaller the packed file is than with float32 weights, and how many times faster it runs on "
         "one thread than the fastest of PyTorch, ONNX Runtime, OpenVINO and MNN with the same activations; below 1 it "
         f"is slower. {newest}{rest}. [All times and versions](docs/speed.md)."
     )

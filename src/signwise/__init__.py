@@ -193,17 +193,22 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"signwise.{name}")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'signwise' has no attribute {name!r}")
+    if name not in _MODULES and name not in _HOME_OF:
+        import difflib
+
+        nearest = difflib.get_close_matches(name, __all__, n=1)
+        raise AttributeError(
+            f"module 'signwise' has no attribute {name!r}" + (f": did you mean {nearest[0]}?" if nearest else "")
+        )
     try:
-        home = importlib.import_module(f"signwise.{_HOME_OF[name]}")
+        home = importlib.import_module(f"signwise.{_HOME_OF.get(name, name)}")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError(f"signwise.{name} needs PyTorch: pip install 'signwise[train]'") from error
-    return getattr(home, name)
+        from signwise.invocation import install
+
+        raise ImportError(f"signwise.{name} needs PyTorch: {install('torch')}") from error
+    return home if name in _MODULES else getattr(home, name)
 
 
 def __dir__() -> list[str]:

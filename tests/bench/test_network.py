@@ -14,6 +14,7 @@ def test_float_weights_change_the_bytes_but_not_the_outputs(program: Program) ->
     assert float_program.reference(examples) == pytest.approx(program.reference(examples), rel=1e-5)
     signs = 8 * 72 + 12 * 72
     scales = 8 + 12
+    assert program.float32_bytes == float_program.nbytes
     assert float_program.nbytes == program.nbytes - signs // 8 + 4 * signs - 4 * scales
 
 

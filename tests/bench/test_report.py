@@ -17,7 +17,7 @@ def test_the_table_shows_times_ratios_and_what_is_missing(comparison: Comparison
     assert "12 ms   3.0x" in lines[2]
     assert "batch 1, 1 thread: 2.50 times as fast as OpenVINO float32" in lines
     assert "batch 16, 2 threads: 1.20 times as fast as ONNX Runtime float32" in lines
-    assert "file: 22.0 times smaller than its float32 weights" in lines
+    assert "file: 22.0 times smaller than with float32 weights" in lines
     assert "note: a thing to know" in lines
     assert lines[-1] == "MNN float32 is missing: it crashed here: Aborted"
 

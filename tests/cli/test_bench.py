@@ -9,6 +9,7 @@ import pytest
 
 from signwise.bench.isolated import ENGINES
 from signwise.cli import main
+from signwise.program.program import Program
 
 FILE = "lenet5-mnist-1bit"
 
@@ -40,8 +41,8 @@ def test_engines_that_are_not_installed_are_listed_with_their_install_command(
     words = ["--batch", "1", "--threads", "1", "--seconds", "0.1", "--activations", "float32"]
     assert main(["bench", FILE, *words]) == 0
     captured = capsys.readouterr()
-    assert "ONNX Runtime is left out; it needs onnxruntime, onnx: pip install 'signwise[bench]'" in captured.err
-    assert "PyTorch is left out; it needs torch: pip install 'signwise[train]'" in captured.err
+    assert "ONNX Runtime is left out; it needs onnxruntime, onnx: " in captured.err
+    assert "PyTorch is left out; it needs torch: " in captured.err and "pip install torch\n" in captured.err
     # Numpy joins when there is nothing else to compare with.
     assert "numpy fallback" in captured.out
 
@@ -54,6 +55,9 @@ def test_engines_that_are_not_installed_are_listed_with_their_install_command(
         (["--seconds", "0"], "--seconds must be positive, got 0.0"),
         (["--engines", "openvin"], "there is no engine 'openvin': did you mean openvino?"),
         (["--chart", "net.jpg"], "--chart must end in .png or .svg, got 'net.jpg'"),
+        (["--chart", "nowhere/net.png"], "cannot write nowhere/net.png: there is no folder nowhere"),
+        (["--json", "nowhere/net.json"], "cannot write nowhere/net.json: there is no folder nowhere"),
+        ([FILE, "--chart", "net.png"], "--chart draws the engines of one file, got 2 files"),
     ],
 )
 def test_a_mistake_is_reported_before_anything_is_measured(
@@ -61,6 +65,24 @@ def test_a_mistake_is_reported_before_anything_is_measured(
 ) -> None:
     assert main(["bench", FILE, *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_several_files_are_compared_with_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Program.load(FILE).save(tmp_path / "copy.sw")
+    record = tmp_path / "record.json"
+    words = ["--batch", "1", "--threads", "1", "--seconds", "0.1", "--activations", "float32", "--json", str(record)]
+    assert main(["bench", FILE, str(tmp_path / "copy.sw"), *words]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["best", "file", FILE, "copy.sw"]
+    assert [entry["file"] for entry in json.loads(record.read_text())["files"]] == [FILE, "copy.sw"]
+
+
+def test_a_run_is_to_be_compiled_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for target in (tmp_path, tmp_path / "best.safetensors"):
+        for command in ("bench", "inspect"):
+            assert main([command, str(target)]) == 2
+            assert f"compile {tmp_path} writes one" in capsys.readouterr().err
 
 
 def test_a_missing_file_is_reported_by_name(capsys: pytest.CaptureFixture[str]) -> None:

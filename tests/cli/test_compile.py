@@ -64,7 +64,13 @@ def test_the_same_run_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["absent"], "absent holds no run"), ([".", "--calibrate", "0"], "--calibrate must be at least 1")],
+    [
+        (["absent"], "absent holds no run"),
+        ([".", "--calibrate", "0"], "--calibrate must be at least 1"),
+        ([__file__], "is a file, and this command takes the folder of a run"),
+        ([".", "-o", "."], "cannot write .: it is a folder"),
+        ([".", "-o", "nowhere/net.sw"], "cannot write nowhere/net.sw: there is no folder nowhere"),
+    ],
 )
 def test_a_wrong_folder_or_setting_is_one_sentence(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]

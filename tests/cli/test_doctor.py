@@ -40,7 +40,7 @@ def test_json_holds_the_same_findings(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_missing_package_comes_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signwise.provenance.versions", lambda *names: {"signwise": "1", "numpy": "2"})
-    assert examine()["versions"]["torch"] == "not installed (pip install 'signwise[train]')"
+    assert examine()["versions"]["torch"].endswith("pip install torch)")
 
 
 def test_without_pytorch_the_accelerator_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_the_table_shows_bits_and_bytes_and_what_stayed_float(file: Path, capsys
     assert "3 layers, 1,315 weights of one bit" in lines["binary"]
     assert f"{file.stat().st_size:,}: tensors {sample().nbytes:,}, header" in lines["bytes"]
     assert "made for  tests of the reader" in out
-    assert "bits per weight" in out and "times smaller than float32 weights" in out
+    assert "bits per weight" in out and "times smaller than with float32 weights" in out
 
 
 def test_a_shipped_program_is_shown_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ def network(**milliseconds: float) -> dict[str, Any]:
         entry = {"batch": 1, "threads": 1, "best": time / 1000}
         sizes = {"file_bytes": 1_400_000, "memory_bytes": 10_000_000}
         rows.append({"engine": engine, "title": engine.upper(), "precision": precision, "times": [entry]} | sizes)
-    return {"rows": rows, "state_dict_bytes": 44_800_000}
+    return {"rows": rows, "float_bytes": 44_800_000}
 
 
 def record() -> dict[str, Any]:

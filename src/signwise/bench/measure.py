@@ -21,7 +21,7 @@ import numpy.typing as npt
 from signwise import datasets
 from signwise.bench.engines import PRECISIONS, Engine, Precision
 from signwise.bench.isolated import IsolatedRun, disable_amx, run_isolated
-from signwise.bench.network import Network, random_input, with_float_weights
+from signwise.bench.network import Network, random_input
 from signwise.bench.timing import Timing, alternate, bare_bytes, best_seconds
 from signwise.errors import SignwiseError
 from signwise.program import load
@@ -135,7 +135,7 @@ def compare(network: Network, plan: Plan, say: Callable[[str], None] = lambda _:
     Args:
         network: what to run.
         plan: the engines and settings.
-        say: called with a line about what happens next.
+        say: called with a line about what happens next; with an empty one at the end.
     """
     settings = [Setting(batch=batch, threads=threads) for batch in plan.batches for threads in plan.threads]
     with tempfile.TemporaryDirectory(prefix="signwise-bench-") as name:
@@ -144,7 +144,8 @@ def compare(network: Network, plan: Plan, say: Callable[[str], None] = lambda _:
         for setting in settings:
             say(f"timing {setting}")
             _time(network, rows, setting, plan.seconds, folder)
-    float_bytes = with_float_weights(network.float32).nbytes
+    say("")
+    float_bytes = network.float32.float32_bytes
     return Comparison(settings=settings, rows=rows, failures=failures, float_bytes=float_bytes, notes=notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from signwise.bench.engines import PRECISIONS
@@ -17,6 +18,23 @@ def table(comparison: Comparison) -> str:
         _cells(comparison, row) for precision in PRECISIONS for row in comparison.rows if row.precision == precision
     ]
     return "\n".join([aligned([head, *rows], left=(0, 1)), "", *_sentences(comparison)])
+
+
+def files_table(comparisons: Mapping[str, Comparison]) -> str:
+    """Several packed files beside each other: one row per file and precision, in our own engine.
+
+    Args:
+        comparisons: the measurements by the name of the file; all with the same settings.
+    """
+    settings = next(iter(comparisons.values())).settings
+    rows = [["file", "activations", *map(str, settings), "memory", "file"]]
+    for precision in PRECISIONS:
+        for name, comparison in comparisons.items():
+            mine = comparison.ours(precision)
+            if mine is not None:
+                times = [milliseconds(mine.timings[setting].best) for setting in settings]
+                rows.append([name, precision, *times, megabytes(mine.memory_bytes), megabytes(mine.file_bytes)])
+    return aligned(rows, left=(0, 1))
 
 
 def as_data(comparison: Comparison) -> dict[str, Any]:
@@ -71,14 +89,14 @@ def milliseconds(seconds: float) -> str:
 
 
 def megabytes(count: int) -> str:
-    """A size in megabytes.
+    """A size in megabytes, or in kilobytes where that would be a fraction.
 
     Example:
-        >>> megabytes(1_440_000), megabytes(440_000_000)
-        ('1.4 MB', '440 MB')
+        >>> megabytes(80_678), megabytes(1_440_000), megabytes(440_000_000)
+        ('81 KB', '1.4 MB', '440 MB')
     """
     shown = count / 1e6
-    return f"{shown:.1f} MB" if shown < 100 else f"{shown:.0f} MB"
+    return f"{count / 1e3:.0f} KB" if shown < 1 else f"{shown:.1f} MB" if shown < 100 else f"{shown:.0f} MB"
 
 
 def _cells(comparison: Comparison, row: Row) -> list[str]:
@@ -101,7 +119,7 @@ def _sentences(comparison: Comparison) -> list[str]:
     mine = comparison.ours("float32") or comparison.ours("int8")
     if mine is not None:
         smaller = comparison.float_bytes / mine.file_bytes
-        sentences.append(f"file: {smaller:.1f} times smaller than its float32 weights")
+        sentences.append(f"file: {smaller:.1f} times smaller than with float32 weights")
     sentences += [f"note: {note}" for note in comparison.notes]
     for failure in comparison.failures:
         sentences.append(f"{failure.engine.title} {failure.precision} is missing: {failure.reason}")

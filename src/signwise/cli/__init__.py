@@ -7,6 +7,7 @@ command imports what it needs when it runs, so that ``signwise --help`` is fast 
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from signwise.errors import SignwiseError
+from signwise.invocation import install
 from signwise.text import unknown_name
 
 # In the order in which a newcomer meets them. Each is a module of this package; once imported, the names `list`, `eval`
@@ -42,6 +44,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """The error for words that nothing understood: the nearest option of the first one that looks like one."""
+        wrong = next((word for word in words if word.startswith("--")), words[0])
+        if not wrong.startswith("--"):
+            self.error(f"there is no place for {' '.join(words)}")
+        name = wrong.partition("=")[0]
+        nearest = difflib.get_close_matches(name, self._option_string_actions, n=1, cutoff=0.6)
+        self.error(f"there is no option {name}" + (f": did you mean {nearest[0]}?" if nearest else ""))
+
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             raise argparse.ArgumentError(None, unknown_name("command", str(value), action.choices))
@@ -64,6 +75,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def build_parser() -> Parser:
     """The parser with all commands."""
+    return _parsers()[0]
+
+
+def _parsers() -> tuple[Parser, dict[str, Parser]]:
+    """The parser, and the parser of each command."""
     parser = Parser(
         prog="signwise",
         description="Train models with one-bit weights, pack them, and run them fast.",
@@ -79,7 +95,7 @@ def build_parser() -> Parser:
         # Accept --debug after the command too, where people add it when something has gone wrong. SUPPRESS keeps the
         # default from overwriting a --debug before the command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    return parser
+    return parser, dict(subparsers.choices)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,8 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    parser = build_parser()
-    parsed = parser.parse_args(arguments)
+    parser, commands = _parsers()
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        commands.get(parsed.command, parser).refuse(unknown)
     if parsed.version:
         from signwise import __version__
 
@@ -120,7 +138,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(error, ModuleNotFoundError):
             if error.name not in _OPTIONAL:
                 raise
-            print(f"signwise: this needs {error.name}: pip install 'signwise[train]'", file=sys.stderr)
+            print(f"signwise: this needs {error.name}: {install(error.name)}", file=sys.stderr)
             return 2
         print(f"signwise: {error}", file=sys.stderr)
         return 2

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from signwise.cli.paths import check_output, load_program
 from signwise.errors import SignwiseError
+from signwise.invocation import install
 
 if TYPE_CHECKING:
     from signwise.bench.engines import Engine
@@ -17,6 +19,7 @@ _EXAMPLES = """examples:
   signwise bench net.sw                                all installed engines, float32 and int8
   signwise bench net.sw --batch 1 --threads 1          one column
   signwise bench net.sw --engines onnxruntime          only ONNX Runtime beside ours
+  signwise bench small.sw large.sw                     packed files beside each other
   signwise bench net.sw --chart net.png --json net.json
 
 Times are the best of many runs in which the engines take turns; 2.5x means 2.5 times as long as signwise. Memory is the
@@ -34,10 +37,16 @@ def add(subparsers: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="a packed file, or the name of a shipped network")
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        type=Path,
+        help="a packed file or the name of a shipped program; several are compared with each other",
+    )
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16], metavar="N", help="batch sizes (1 16)")
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="numbers of threads (1 and all cores)")
-    parser.add_argument("--engines", nargs="+", metavar="NAME", help="the other engines (all that are installed)")
+    parser.add_argument("--engines", nargs="+", metavar="NAME", help="the other engines (all; with several files none)")
     parser.add_argument(
         "--activations", nargs="+", choices=("float32", "int8"), default=["float32", "int8"], help="precision (both)"
     )
@@ -51,8 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and print."""
     from signwise.bench.measure import Plan, compare
     from signwise.bench.network import from_program
-    from signwise.bench.report import as_data, table
-    from signwise.program.program import Program
+    from signwise.bench.report import as_data, files_table, table
     from signwise.provenance import write_record
     from signwise.runtime import native
 
@@ -61,9 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
         if not all(value > 0 for value in values):
             raise SignwiseError(f"--{name} must be positive, got {' '.join(map(str, values))}")
     if arguments.chart is not None:
-        _check_chart(arguments.chart)
-    network = from_program(Program.load(arguments.file))
-    engines = _engines(arguments.engines)
+        _check_chart(arguments.chart, arguments.files)
+    if arguments.json is not None:
+        check_output(arguments.json)
+    networks = {file: from_program(load_program(file)) for file in arguments.files}
+    engines = _engines(arguments.engines if len(networks) == 1 else arguments.engines or [])
     plan = Plan(
         engines=engines,
         precisions=arguments.activations,
@@ -71,17 +81,24 @@ def run(arguments: argparse.Namespace) -> int:
         threads=threads,
         seconds=arguments.seconds,
     )
-    comparison = compare(network, plan, _say)
-    print(f"{arguments.file}: best time of many runs")
-    print(table(comparison))
+    comparisons = {}
+    for file, network in networks.items():
+        comparisons[file.name] = comparison = compare(network, plan, _say)
+        if len(networks) == 1 or arguments.engines:
+            print(f"{file}: best time of many runs")
+            print(table(comparison))
+    if len(networks) > 1:
+        print("best time of many runs")
+        print(files_table(comparisons))
     if arguments.json is not None:
-        result = {"file": arguments.file.name} | as_data(comparison)
+        results = [{"file": name} | as_data(comparison) for name, comparison in comparisons.items()]
+        result = results[0] if len(results) == 1 else {"files": results}
         write_record(arguments.json, result, "onnx", "onnxruntime", "openvino", "mnn")
     if arguments.chart is not None:
         from signwise.figures import save
         from signwise.figures.bars import engine_times_figure
 
-        save(engine_times_figure(comparison, arguments.file.name), arguments.chart)
+        save(engine_times_figure(comparison, arguments.files[0].name), arguments.chart)
     return 0
 
 
@@ -97,7 +114,8 @@ def _engines(names: list[str] | None) -> list[Engine]:
     installed = []
     for engine in wanted:
         if missing := engine.missing():
-            print(f"{engine.title} is left out; it needs {', '.join(missing)}: {engine.install}", file=sys.stderr)
+            needed = f"it needs {', '.join(missing)}: {install(*missing)}"
+            print(f"{engine.title} is left out; {needed}", file=sys.stderr)
         else:
             installed.append(engine)
     # Numpy is too slow to wait for, unless there is nothing else to compare with.
@@ -106,15 +124,18 @@ def _engines(names: list[str] | None) -> list[Engine]:
     return installed
 
 
-def _check_chart(path: Path) -> None:
+def _check_chart(path: Path, files: list[Path]) -> None:
     # Checked before minutes of measuring, not after them.
+    if len(files) > 1:
+        raise SignwiseError(f"--chart draws the engines of one file, got {len(files)} files")
     if importlib.util.find_spec("matplotlib") is None:
-        raise SignwiseError("--chart needs matplotlib: pip install matplotlib")
+        raise SignwiseError(f"--chart needs matplotlib: {install('matplotlib')}")
     if path.suffix not in (".png", ".svg"):
         raise SignwiseError(f"--chart must end in .png or .svg, got {path.name!r}")
+    check_output(path)
 
 
 def _say(line: str) -> None:
-    # Progress is for terminals; a pipe gets the table alone.
+    # Progress is for terminals, on one line that is erased at the end; a pipe gets the table alone.
     if sys.stderr.isatty():
-        print(f"\r\033[K{line} ...", end="" if line else "\n", file=sys.stderr, flush=True)
+        print(f"\r\033[K{line}" + (" ..." if line else ""), end="", file=sys.stderr, flush=True)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from signwise.cli.paths import check_output, check_run
 from signwise.errors import SignwiseError
+from signwise.invocation import command
 
 if TYPE_CHECKING:
+    from signwise.program.program import Program
     from signwise.training.run_folder import Run
+
+_SLOW = 100_000_000  # multiply-adds per image
 
 _EXAMPLES = """examples:
   signwise compile runs/resnet18-cifar10                         to resnet18-cifar10.sw
@@ -45,7 +51,10 @@ def add(subparsers: Any) -> None:
         help="int8: use eight bits even where six make 3x3 convolutions faster",
     )
     parser.add_argument(
-        "--validate", type=int, default=1000, metavar="N", help="test images to measure the error on; 0 for none (1000)"
+        "--validate",
+        type=int,
+        metavar="N",
+        help="test images to measure the error on; 0 for none (default: all, or 1000 for a slow network)",
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where the data set is (default: the cache)")
     parser.set_defaults(run=run)
@@ -53,16 +62,18 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile, measure, save and print what came out."""
-    if arguments.calibrate < 1 or arguments.validate < 0:
+    if arguments.calibrate < 1 or (arguments.validate or 0) < 0:
         raise SignwiseError("--calibrate must be at least 1 and --validate at least 0")
+    check_run(arguments.folder)
+    out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
+    check_output(out)
     import torch
 
     from signwise import datasets
     from signwise.compiler import compile as compile_model
-    from signwise.program.program import error_text
+    from signwise.program.program import error_text, times_smaller
     from signwise.training.run_folder import load_run
 
-    out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
     trained = load_run(arguments.folder, arguments.which)
     if "finished" not in trained.config:
         print(f"note: the run has not finished, its weights are from step {trained.step:,}", file=sys.stderr)
@@ -70,7 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     example = torch.zeros(1, *trained.config["network"]["input_shape"])
     program = compile_model(trained.on_raw_pixels(), example, about=_about(trained, arguments.which))
     programs = {"error": program}
-    data = datasets.load(trained.recipe.dataset, arguments.data) if to_int8 or arguments.validate else None
+    count = _test_images(arguments.validate, program)
+    data = datasets.load(trained.recipe.dataset, arguments.data) if to_int8 or count != 0 else None
     if to_int8:
         assert data is not None
         # Evenly spread, since some data sets are sorted by class.
@@ -79,18 +91,30 @@ def run(arguments: argparse.Namespace) -> int:
         quantized = program.quantize(examples, six_bit_inputs=arguments.six_bit_inputs)
         programs = {"error with float32 activations": program, "error": quantized}
         program = quantized
-    if arguments.validate:
+    if count != 0:
         assert data is not None
-        images, labels = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
+        images, labels = data.test_images[:count], data.test_labels[:count]
         errors = {name: error_text(each.error(images, labels), len(images)) for name, each in programs.items()}
         program = program.with_about(errors)
         for name, text in errors.items():
-            print(f"{name}: {text}")
+            print(f"test {name}: {text}")
     program.save(out)
-    state = sum(tensor.nbytes for tensor in trained.model.state_dict().values())
     size = out.stat().st_size
-    print(f"{out}: {size:,} bytes, {state / size:.1f} times smaller than the float32 model")
+    print(f"{out}: {size:,} bytes, {times_smaller(program, size)}")
+    print(f"next: {command()} inspect {shlex.quote(str(out))}")
     return 0
+
+
+def _test_images(asked: int | None, program: Program) -> int | None:
+    """How many of the test images to measure the error on; ``None`` for all."""
+    if asked is not None:
+        return asked
+    work = sum(
+        operation.work([program.shapes[value] for value in operation.inputs], program.shapes[number])
+        for number, operation in enumerate(program.ops, start=1)
+    )
+    # All test images of the small networks take seconds. Ten thousand through a wide one would take minutes.
+    return None if work < _SLOW else 1000
 
 
 def _about(trained: Run, which: str) -> dict[str, str]:

@@ -9,19 +9,10 @@ import platform
 import warnings
 from typing import Any
 
+from signwise.invocation import install
 from signwise.text import aligned
 
-_PACKAGES = {
-    "numpy": "needed",
-    "safetensors": "needed",
-    "torch": "pip install 'signwise[train]'",
-    "rich": "pip install 'signwise[train]'",
-    "matplotlib": "pip install 'signwise[train]'",
-    "tensorboard": "pip install 'signwise[train]'",
-    "onnxruntime": "pip install 'signwise[bench]'",
-    "openvino": "pip install 'signwise[bench]'",
-    "MNN": "pip install 'signwise[bench]'",
-}
+_PACKAGES = ("numpy", "safetensors", "torch", "rich", "matplotlib", "tensorboard", "onnxruntime", "openvino", "MNN")
 
 
 def add(subparsers: Any) -> None:
@@ -66,7 +57,7 @@ def _versions() -> dict[str, str]:
 
     found = provenance.versions(*_PACKAGES)
     return {name: found.get(name, "") for name in ("signwise", "python")} | {
-        name: found.get(name) or f"not installed ({hint})" for name, hint in _PACKAGES.items()
+        name: found.get(name) or f"not installed ({install(name)})" for name in _PACKAGES
     }
 
 

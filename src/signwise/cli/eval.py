@@ -72,9 +72,9 @@ def _run_report(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _file_report(arguments: argparse.Namespace) -> dict[str, Any]:
     from signwise import datasets
-    from signwise.program.program import Program
+    from signwise.cli.paths import load_program
 
-    program = Program.load(arguments.target)
+    program = load_program(arguments.target)
     name = arguments.dataset or program.about.get("dataset")
     if name is None:
         raise SignwiseError(f"{arguments.target} does not name its data set: give it with --dataset")

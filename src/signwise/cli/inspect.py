@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from signwise import shipped
-from signwise.program.program import Program, Row
+from signwise.cli.paths import load_program
+from signwise.program.program import Program, Row, times_smaller
 from signwise.text import aligned
 
 _EXAMPLES = """examples:
@@ -33,8 +34,8 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the file and print."""
-    path = shipped.resolve(arguments.file)
-    program, size = Program.load(path), path.stat().st_size
+    program = load_program(arguments.file)
+    size = shipped.resolve(arguments.file).stat().st_size
     print(json.dumps(_document(program, size), indent=2) if arguments.json else describe(program, size))
     return 0
 
@@ -58,8 +59,7 @@ def describe(program: Program, size: int) -> str:
         f"bytes   {size:,}: tensors {program.nbytes:,}, header {size - program.nbytes:,}",
     ]
     if weights := sum(row.weights for row in rows):
-        ratio = f"{4 * weights / size:.1f} times smaller than float32 weights"
-        lines.append(f"        {8 * size / weights:.2f} bits per weight, {ratio}")
+        lines.append(f"        {8 * size / weights:.2f} bits per weight, {times_smaller(program, size)}")
     if program.about:
         lines += ["", _about(program)]
     return "\n".join(lines)

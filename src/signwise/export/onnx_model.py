@@ -15,6 +15,7 @@ from signwise import __version__
 from signwise.errors import SignwiseError
 from signwise.export.onnx_graph import Graph
 from signwise.export.onnx_operations import add_operation
+from signwise.invocation import install
 from signwise.program.program import Program
 
 IR_VERSION = 8  # goes with opset 13: engines of 2021 read it
@@ -37,7 +38,7 @@ def to_onnx(program: Program, *, packed: bool = True) -> bytes:
     try:
         import onnx
     except ModuleNotFoundError:
-        raise SignwiseError("writing ONNX needs the onnx package: pip install 'signwise[onnx]'") from None
+        raise SignwiseError(f"writing ONNX needs the onnx package: {install('onnx')}") from None
     graph = Graph(program, packed=packed)
     for value in range(1, len(program.ops) + 1):
         add_operation(graph, value)

@@ -14,13 +14,14 @@ from torch.optim import Optimizer
 
 from signwise.errors import SignwiseError
 from signwise.integrations.driver import Driver
+from signwise.invocation import install
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] != "transformers":
         raise
-    message = "signwise.integrations.huggingface needs transformers: pip install 'signwise[integrations]'"
+    message = f"signwise.integrations.huggingface needs transformers: {install('transformers')}"
     raise ImportError(message) from error
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from signwise.errors import SignwiseError
 from signwise.integrations.driver import Driver
+from signwise.invocation import install
 from signwise.schedule import Decay
 
 try:
@@ -19,7 +20,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] != "lightning":
         raise
-    message = "signwise.integrations.lightning needs Lightning: pip install 'signwise[integrations]'"
+    message = f"signwise.integrations.lightning needs Lightning: {install('lightning')}"
     raise ImportError(message) from error
 
 

@@ -172,7 +172,7 @@ def read_document(text: str) -> Document:
     check_integer("version", version, 1, 10**9)
     if version != VERSION:
         needed = f"a signwise that reads file version {version}, this one reads version {VERSION}"
-        raise FormatError(f"the file needs {needed}: pip install --upgrade signwise")
+        raise FormatError(f"the file needs {needed}: install a newer signwise")
     _check_keys("the program", document, {"version", "about", "input", "ops", "output"})
     _check_keys("input", document["input"], {"shape"})
     operations = document["ops"]

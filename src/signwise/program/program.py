@@ -77,6 +77,14 @@ class Program:
         """The bytes of all tensors: the size of the file without its header."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
+    @property
+    def float32_bytes(self) -> int:
+        """The bytes of all tensors if every weight were a float32, its scale multiplied in."""
+        binary = [operation for operation in self.ops if isinstance(operation, Weighted) and operation.bits == 1]
+        packed = {name for operation in binary for name in (operation.weight, operation.scale) if name is not None}
+        weights = sum(math.prod(operation.weight_shape(self.shapes[operation.inputs[0]])) for operation in binary)
+        return self.nbytes - sum(self.tensors[name].nbytes for name in packed) + 4 * weights
+
     def rows(self) -> list[Row]:
         """One row per operation, for tables; their bytes add up to the bytes of all tensors."""
         seen: set[str] = set()
@@ -330,14 +338,28 @@ def error_rate(
     return wrong / len(images)
 
 
+def times_smaller(program: Program, size: int) -> str:
+    """How much the packed weights save, as every command says it.
+
+    Args:
+        program: as compiled.
+        size: bytes of its file.
+
+    Example:
+        >>> times_smaller(Program.load("lenet5-mnist-1bit"), 80_000)
+        '21.6 times smaller than with float32 weights'
+    """
+    return f"{program.float32_bytes / size:.1f} times smaller than with float32 weights"
+
+
 def error_text(rate: float, count: int) -> str:
     """An error rate as files and commands show it.
 
     Example:
         >>> error_text(0.006, 10_000)
-        '0.60 % of 10000 examples'
+        '0.60 % of 10,000 examples'
     """
-    return f"{100 * rate:.2f} % of {count} examples"
+    return f"{100 * rate:.2f} % of {count:,} examples"
 
 
 def _read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -105,7 +105,7 @@ def _load(named: str | None) -> ctypes.CDLL | None:
         reason = f"{path} has interface {found.signwise_interface()}, but this version needs {INTERFACE}"
     warnings.warn(
         f"signwise runs without its native kernels, many times slower: {reason}; "
-        "pip install --force-reinstall signwise",
+        "install a C++ compiler, then install signwise again",
         RuntimeWarning,
         stacklevel=3,
     )

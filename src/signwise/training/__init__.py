@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from signwise.invocation import install
 from signwise.training.recipe import Options, Recipe
 from signwise.training.recipes import RECIPES, get_recipe
 
@@ -32,5 +33,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError(f"signwise.training.{name} needs PyTorch: pip install 'signwise[train]'") from error
+        raise ImportError(f"signwise.training.{name} needs PyTorch: {install('torch')}") from error
     return getattr(home, name)

@@ -35,7 +35,6 @@ class Engine(ABC):
         name: the name on the command line.
         title: the name in tables and charts.
         requires: the modules that must be installed.
-        install: the command that installs them.
         precisions: the precisions that it can run.
         ours: True for our own engines, False for the peers.
     """
@@ -43,7 +42,6 @@ class Engine(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     requires: ClassVar[tuple[str, ...]]
-    install: ClassVar[str] = "pip install 'signwise[bench]'"
     precisions: ClassVar[tuple[Precision, ...]] = PRECISIONS
     ours: ClassVar[bool] = False
 

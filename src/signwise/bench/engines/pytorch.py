@@ -29,7 +29,6 @@ class PyTorch(Engine):
     name = "pytorch"
     title = "PyTorch"
     requires = ("torch",)
-    install = "pip install 'signwise[train]'"
     precisions = ("float32",)
 
     def convert(self, network: Network, precision: Precision, folder: Path) -> Path:
