@@ -61,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     if target == "ablation":
         return _ablation(arguments, records)
     failed: list[PlannedRun] = []
+    if target in ("comparison", "all"):
+        _compare_methods(arguments, records)
     if not arguments.no_train:
         planned, places = _plan(arguments, target, records)
         if arguments.dry_run:
@@ -91,6 +93,22 @@ def _ablation(arguments: argparse.Namespace, records: Path) -> int:
     _render_ablation(records, arguments.out)
     print(ablation.ablation_markdown(records))
     return 0
+
+
+def _compare_methods(arguments: argparse.Namespace, records: Path) -> None:
+    """Train what the short comparison of the methods still lacks, unless nothing is to be trained."""
+    from signwise.reproduce.method_comparison import SEEDS, entries, measure_methods, missing
+    from signwise.reproduce.runs import slots
+    from signwise.training import Options
+
+    seeds = range(max(arguments.seeds, SEEDS))
+    left = sum(len(missing(records, entries(), seed)) for seed in seeds)
+    if left:
+        print(f"comparison of the methods: {left} of {len(seeds) * len(entries())} short trainings are not recorded")
+    if left and not arguments.no_train and not arguments.dry_run:
+        place = slots(1, _accelerators())[0]
+        options = Options(data=arguments.data, device=place.device, threads=place.threads, tensorboard=False)
+        measure_methods(records, _say, options=options, seeds=seeds)
 
 
 def _accelerators() -> list[str]:
@@ -124,7 +142,8 @@ def _train(
     from signwise.training import Options
 
     waiting = [entry for entry in planned if entry.needs_training]
-    options = Options(data=arguments.data)
+    # The relaxed weights are tested often enough for their curve; each test costs as much as the one that counts.
+    options = Options(data=arguments.data, relaxed_every=10)
     return launch(waiting, places, options=options, finished=lambda done: _record(done, records), say=_say)
 
 
@@ -171,10 +190,13 @@ def _record(finished: PlannedRun, records: Path) -> None:
 
 
 def _render(target: str, records: Path, out: Path) -> None:
+    from signwise.reproduce.method_comparison import render_methods
     from signwise.reproduce.records import read_training_records
     from signwise.reproduce.render import render
 
     files = render(target, read_training_records(records), out)
+    if target in ("comparison", "all"):
+        files += render_methods(records, out)
     if target == "all":
         files += _render_ablation(records, out)
     for path in files:

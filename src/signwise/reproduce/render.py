@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ def render(target: str, records: Sequence[Record], out: Path) -> list[Path]:
             write_if_changed(out / name, text)
     for name, draw in FIGURES.items():
         path = out / f"{name}.png"
-        if name in wanted and _draw_if_changed(path, draw, records):
+        if name in wanted and draw_if_changed(path, drawn_from(records), functools.partial(draw, records)):
             files.append(path)
     return files
 
@@ -88,16 +89,21 @@ def write_if_changed(path: Path, text: str) -> bool:
     return True
 
 
-def _draw_if_changed(path: Path, draw: Callable[[Sequence[Record]], Figure | None], records: Sequence[Record]) -> bool:
+def draw_if_changed(path: Path, digest: str, draw: Callable[[], Figure | None]) -> bool:
     """Draw a figure unless it was drawn from the same records; returns whether there is one.
 
     Another version of matplotlib draws other bytes. The comparison therefore uses the hash of the records, which the
     file holds, and not the picture.
+
+    Args:
+        path: the file.
+        digest: the SHA-256 of the records.
+        draw: draws the figure, or returns ``None`` if there is nothing to draw.
     """
-    origin = f"drawn from records with SHA-256 {drawn_from(records)}"
+    origin = f"drawn from records with SHA-256 {digest}"
     if path.exists() and origin.encode() in path.read_bytes():
         return True
-    figure = draw(records)
+    figure = draw()
     if figure is None:
         return False
     save(figure, path, about=origin)

@@ -94,15 +94,16 @@ _ROWS = (
     ),
 )
 
-# A short run has no time for the paper's slow start. Its targets are at ±mean|φ|, where a step moves the latents as far
-# as it moves a float network, and ζ rises early, because the relaxed weights start further from binary.
+# A short run has no time for the paper's slow start. With mean|φ| · sign(φ) a step moves the latents as far as it moves
+# a float network, and signs may flip until the learning rate is 0. Chosen over the paper's transform with targets at
+# ±mean|φ|, whose signs rest early in so short a run, on 5,000 training images held out.
 _FAST = _Row(
     shared={
         "name": "vgg_fast-cifar10",
         "model": "vgg_fast",
         "dataset": "cifar10",
         "batch_size": 128,
-        "epochs": 12,
+        "epochs": 10,
         "learning_rate": 0.1,
         "weight_decay": 5e-4,
         "nesterov": True,
@@ -115,7 +116,7 @@ _FAST = _Row(
         "translate": 2,
     },
     full={"t_alpha": None},
-    binary={"method": "group_transform_mean", "t_alpha": 0.5, "zeta_end": 6.0, "zeta_ramp": 0.6},
+    binary={"method": "mean_sign", "t_alpha": 0.0},
 )
 
 # Settings chosen on 5,000 training images that were kept out of training.

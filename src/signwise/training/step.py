@@ -22,7 +22,7 @@ from signwise.convert import LAYERS_WITH_WEIGHTS, Skip, binarize_, first_and_las
 from signwise.diagnose import signs_of
 from signwise.errors import SignwiseError
 from signwise.layers import after_step_, before_step_, initialize_
-from signwise.methods import METHODS, Method, ProxQuant
+from signwise.methods import METHODS, BinaryConnect, Method, ProxQuant
 from signwise.optim import SGDW, param_groups
 from signwise.schedule import BinarizationSchedule, CosineDecay, Decay, LinearDecay, StepDecay
 from signwise.text import unknown_name
@@ -68,6 +68,8 @@ def build_model(recipe: Recipe, num_classes: int, total_steps: int | None = None
 
 def _method(recipe: Recipe, total_steps: int | None) -> Method:
     method = METHODS[recipe.method]
+    if isinstance(method, BinaryConnect) and recipe.optimizer == "adam":
+        return dataclasses.replace(method, power=1)  # the authors' rule for Adam
     if isinstance(method, ProxQuant) and total_steps is not None:
         pulls = recipe.learning_rate * total_steps * method.freeze_at / 2
         return dataclasses.replace(method, strength=_TOTAL_PULL / pulls)

@@ -1,0 +1,127 @@
+"""The comparison of methods: every method has a run, each run is trained once, and the records become tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signwise import methods
+from signwise.errors import FormatError
+from signwise.layers import binary_layers
+from signwise.reproduce import method_comparison
+from signwise.reproduce.experiments import run_name
+from signwise.reproduce.method_comparison import (
+    ALPHA,
+    AUTHORS,
+    COMMON,
+    alpha_table,
+    entries,
+    measure_methods,
+    measured,
+    methods_markdown,
+    methods_table,
+    missing,
+    ranking,
+    record_path,
+    render_methods,
+)
+from signwise.training import Options
+from signwise.training.step import build_model
+
+
+@pytest.fixture(scope="module")
+def digits(synthetic_data: Callable[..., Path]) -> Path:
+    return synthetic_data("mnist", train=100, test=50)
+
+
+def write(folder: Path, seed: int, errors: dict[tuple[str, str], float]) -> None:
+    runs: list[dict[str, Any]] = [
+        {
+            "name": run_name(entry.recipe.changed(seed=seed)),
+            "settings": {"optimizer": entry.recipe.optimizer},
+            "best_error": errors[entry.group, entry.label] - 0.5,
+            "last_error": errors[entry.group, entry.label],
+            "relative_steps": [1e-3, None],
+        }
+        for entry in entries()
+        if (entry.group, entry.label) in errors
+    ]
+    about = {
+        "date": "2026-01-01",
+        "hardware": {"processor": "a processor"},
+        "versions": {"torch": "2"},
+        "revision": None,
+    }
+    record_path(folder, seed).write_text(json.dumps({"runs": runs} | about))
+
+
+def test_every_method_has_a_common_run_that_differs_from_the_others_in_the_method_and_its_schedule_alone() -> None:
+    common = {entry.label: entry.recipe for entry in entries() if entry.group == COMMON}
+    assert common.keys() == {"32 bit", *methods.METHODS}
+    shared = {"optimizer", "learning_rate", "weight_decay", "decay", "batch_size", "epochs", "train_samples"}
+    assert len({tuple(getattr(recipe, name) for name in sorted(shared)) for recipe in common.values()}) == 1
+    assert len({run_name(entry.recipe) for entry in entries()}) == len(entries())
+
+
+def test_binary_connect_takes_its_authors_rule_for_the_optimizer_in_use() -> None:
+    recipe = next(entry.recipe for entry in entries() if entry.label == "binary_connect")
+    powers = {}
+    for optimizer in ("adam", "sgdw"):
+        layers = binary_layers(build_model(recipe.changed(optimizer=optimizer), 10))
+        powers[optimizer] = {getattr(layer.method, "power", None) for _, layer in layers}
+    assert powers == {"adam": {1}, "sgdw": {2}}
+
+
+@pytest.mark.slow
+def test_a_run_is_trained_once_and_an_interrupted_comparison_goes_on(digits: Path, tmp_path: Path) -> None:
+    wanted = [entry for entry in entries(epochs=1, images=100) if entry.label in ("mean_sign", "32 bit")]
+    options, said = Options(data=digits, device="cpu", tensorboard=False), list[str]()
+    measure_methods(tmp_path, said.append, options=options, seeds=[1], wanted=wanted[:1])
+    assert [entry.label for entry in missing(tmp_path, wanted, 1)] == ["mean_sign", "mean_sign"]
+    for _ in range(2):
+        measure_methods(tmp_path, said.append, options=options, seeds=[1], wanted=wanted)
+    assert len(said) == len(wanted) == 3 and not missing(tmp_path, wanted, 1)
+    document = json.loads(record_path(tmp_path, 1).read_text())
+    assert document["seed"] == 1 and {"date", "versions", "hardware", "revision"} <= document.keys()
+    assert all(run["best_error"] == run["last_error"] and run["steps"] == 1 for run in document["runs"])
+    assert {key: len(runs) for key, runs in measured(tmp_path, wanted).items()} == {
+        (COMMON, "32 bit"): 1,
+        (COMMON, "mean_sign"): 1,
+        (AUTHORS, "mean_sign"): 1,
+    }
+
+
+def test_the_table_ranks_by_the_common_error_and_shows_mean_and_spread(tmp_path: Path) -> None:
+    write(tmp_path, 0, {(COMMON, "bwn"): 3.0, (COMMON, "lab"): 2.0, (AUTHORS, "ir_net"): 1.0, (ALPHA, "0.5"): 4.0})
+    write(tmp_path, 1, {(COMMON, "bwn"): 5.0, (AUTHORS, "ir_net"): 1.0})
+    rows = methods_table(tmp_path).rows
+    assert [row[0] for row in rows] == ["IR-Net", "LAB", "BWN"]
+    assert rows[2] == ("BWN", "4.00 ± 1.41", "3.50 ± 1.41", "–", "–", "–", "2", "0")
+    assert rows[0][3:] == ("1.00 ± 0.00", "0.50 ± 0.00", "1.0e-03", "0", "2")
+    assert alpha_table(tmp_path).rows == (("0.5", "4.00", "3.50", "1"),)
+    assert [list(row.errors.values()) for row in ranking(tmp_path)][2] == [[3.0, 5.0], []]
+
+
+def test_tables_and_figure_are_written_once(tmp_path: Path) -> None:
+    assert render_methods(tmp_path, tmp_path / "out") == []
+    write(tmp_path, 0, {(COMMON, "bwn"): 3.0, (ALPHA, "0"): 4.0})
+    names = {path.name for path in render_methods(tmp_path, tmp_path / "out")}
+    assert names == {"methods.md", "methods.csv", "t-alpha.md", "t-alpha.csv", "methods.png"}
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    render_methods(tmp_path, tmp_path / "out")
+    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+
+
+def test_a_missing_record_is_a_note_and_a_damaged_one_an_error(tmp_path: Path) -> None:
+    assert methods_markdown(tmp_path) == "_Not measured yet._"
+    record_path(tmp_path, 0).write_text('{"runs": [{}]}')
+    with pytest.raises(FormatError, match="not a record of the methods"):
+        methods_markdown(tmp_path)
+
+
+def test_the_authors_settings_are_those_of_methods_that_exist() -> None:
+    assert set(method_comparison._OF_AUTHORS) <= set(methods.METHODS)
