@@ -120,7 +120,15 @@ def test_an_affine_means_the_same_in_onnx_for_images_and_vectors(shape: tuple[in
 
 def test_the_kinds_tried_here_are_all_that_there_are() -> None:
     tried = {operation.kind for operations in OTHERS.values() for operation in operations}
-    assert tried | {"conv", "dense", "affine"} == set(ops.KINDS)
+    assert tried | {"conv", "dense", "affine"} == {
+        kind for kind, operation in ops.KINDS.items() if operation.since == 1
+    }
+
+
+def test_what_came_with_version_2_is_refused_by_name() -> None:
+    gelu = ops.Activation(inputs=(0,), function="gelu")
+    with pytest.raises(SignwiseError, match="this one has activation"):
+        to_onnx(Program(input_shape=(3,), ops=(gelu,), tensors={}, output=1))
 
 
 def test_the_batch_is_symbolic_and_the_text_about_the_network_goes_along() -> None:

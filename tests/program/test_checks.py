@@ -16,6 +16,7 @@ from signwise.program.checks import (
     LARGEST_READERS,
     LARGEST_TAPS,
     LARGEST_WORK,
+    Input,
     infer_shapes,
     prepared_bytes,
 )
@@ -41,7 +42,8 @@ def program(**changes: Any) -> Program:
         ({"ops": (conv(groups=2),)}, r"operation 0 \(conv\): 3 input channels are no multiple of groups 2"),
         ({"ops": (conv(inputs=(0, 0)),)}, r"the residual has shape \[3, 8, 8\], the result \[4, 6, 6\]"),
         ({"input_shape": (3,)}, r"needs an image, but its input has shape \[3\]"),
-        ({"input_shape": (3, 8)}, "input shape must be"),
+        ({"input_shape": (3, 8)}, r"needs an image, but its input has shape \[3, 8\]"),
+        ({"input_shape": (1,) * 7}, "input shape must have at most 6 sizes"),
         ({"input_shape": (3, 0, 8)}, "input shape must be an integer from 1"),
         ({"output": 2}, "output must be an integer from 0 to 1, got 2"),
         ({"tensors": {}}, r"operation 0 \(conv\): weight 'weight' is missing"),
@@ -73,15 +75,15 @@ def test_a_number_that_is_not_finite_is_refused(number: float) -> None:
 def test_activations_cannot_grow_beyond_the_limit() -> None:
     doubling = [ops.Concat(inputs=(value, value)) for value in range(60)]
     with pytest.raises(FormatError, match=f"exceed the limit of {LARGEST_ACTIVATIONS} numbers"):
-        infer_shapes((1,), doubling)
+        infer_shapes([Input(shape=(1,))], doubling)
     with pytest.raises(FormatError, match="exceed the limit"):
-        infer_shapes((1, 1, 1), [ops.PadChannels(inputs=(0,), before=2**28, after=0)])
+        infer_shapes([Input(shape=(1, 1, 1))], [ops.PadChannels(inputs=(0,), before=2**28, after=0)])
 
 
 def test_arithmetic_cannot_grow_beyond_the_limit() -> None:
     slow = ops.MaxPool(inputs=(0,), kernel=(1024, 1024), stride=(1, 1))
     with pytest.raises(FormatError, match="additions or multiplications per example"):
-        infer_shapes((1, 4096, 4096), [slow])
+        infer_shapes([Input(shape=(1, 4096, 4096))], [slow])
 
 
 def test_a_weight_cannot_be_copied_without_end() -> None:
@@ -94,28 +96,30 @@ def test_a_weight_cannot_be_copied_without_end() -> None:
 
 def test_too_many_operations_are_refused() -> None:
     with pytest.raises(FormatError, match="may have 4096 operations, got 4097"):
-        infer_shapes((1,), [ops.Relu(inputs=(0,))] * 4097)
+        infer_shapes([Input(shape=(1,))], [ops.Relu(inputs=(0,))] * 4097)
 
 
 def test_the_largest_numbers_of_operations_activations_and_work_are_accepted() -> None:
-    assert len(infer_shapes((1,), [ops.Relu(inputs=(0,))] * LARGEST_OPERATIONS)) == LARGEST_OPERATIONS + 1
+    assert (
+        len(infer_shapes([Input(shape=(1,))], [ops.Relu(inputs=(0,))] * LARGEST_OPERATIONS)) == LARGEST_OPERATIONS + 1
+    )
     half = LARGEST_ACTIVATIONS // 2
-    assert infer_shapes((half,), [ops.Relu(inputs=(0,))]) == ((half,), (half,))
+    assert infer_shapes([Input(shape=(half,))], [ops.Relu(inputs=(0,))]) == ((half,), (half,))
     with pytest.raises(FormatError, match="exceed the limit"):
-        infer_shapes((half + 1,), [ops.Relu(inputs=(0,))])
+        infer_shapes([Input(shape=(half + 1,))], [ops.Relu(inputs=(0,))])
     inputs = 2**14
     layer: dict[str, Any] = {"inputs": (0,), "weight": "w", "bits": 1, "in_features": inputs}
-    infer_shapes((inputs,), [ops.Dense(out_features=LARGEST_WORK // inputs, **layer)])
+    infer_shapes([Input(shape=(inputs,))], [ops.Dense(out_features=LARGEST_WORK // inputs, **layer)])
     with pytest.raises(FormatError, match="additions or multiplications per example"):
-        infer_shapes((inputs,), [ops.Dense(out_features=LARGEST_WORK // inputs + 1, **layer)])
+        infer_shapes([Input(shape=(inputs,))], [ops.Dense(out_features=LARGEST_WORK // inputs + 1, **layer)])
 
 
 def test_padding_counts_as_activations() -> None:
     side = 2**13
     pool = {"inputs": (0,), "kernel": (1024, 1024), "stride": (1024, 1024)}
-    infer_shapes((1, side, side), [ops.MaxPool(**pool)])  # type: ignore[arg-type]
+    infer_shapes([Input(shape=(1, side, side))], [ops.MaxPool(**pool)])  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="exceed the limit"):
-        infer_shapes((3, side, side), [ops.MaxPool(**pool, padding=(1023, 0, 0, 0))])  # type: ignore[arg-type]
+        infer_shapes([Input(shape=(3, side, side))], [ops.MaxPool(**pool, padding=(1023, 0, 0, 0))])  # type: ignore[arg-type]
 
 
 def test_readers_of_one_weight_are_counted_by_weight() -> None:
@@ -153,9 +157,9 @@ def test_copies_of_shared_scales_count_as_prepared() -> None:
 
 def test_kernels_cannot_be_planned_without_end() -> None:
     layer = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=1, kernel=(1024, 1024))
-    infer_shapes((1, 1031, 1031), [layer] * 4)
+    infer_shapes([Input(shape=(1, 1031, 1031))], [layer] * 4)
     with pytest.raises(FormatError, match=rf"kernels of all convolutions exceed the limit of {LARGEST_TAPS} positions"):
-        infer_shapes((1, 1031, 1031), [layer] * 5)
+        infer_shapes([Input(shape=(1, 1031, 1031))], [layer] * 5)
 
 
 def test_wide_deep_depthwise_and_shared_layers_are_within_the_limits() -> None:

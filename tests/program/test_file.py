@@ -20,6 +20,7 @@ from safetensors.numpy import load as load_tensors
 from signwise.errors import FormatError, SignwiseError
 from signwise.program import Program
 from signwise.program import operations as ops
+from signwise.program.checks import Input
 
 fuzz: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "fuzz_file.py"))
 
@@ -111,7 +112,7 @@ def test_a_damaged_file_is_refused_by_the_kind_of_damage(data: bytes, message: s
 
 def test_a_newer_file_says_what_it_needs() -> None:
     data = tiny().encode().replace(b'\\"version\\":1', b'\\"version\\":7')
-    with pytest.raises(FormatError, match="needs a signwise that reads file version 7, this one reads version 1"):
+    with pytest.raises(FormatError, match="needs a signwise that reads file version 7, this one reads versions up to"):
         Program.decode(data)
 
 
@@ -183,7 +184,8 @@ def test_json_has_one_spelling_and_comes_back_equal() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda document: document.update(version=2), "reads file version 2, this one reads version 1: pip install"),
+        (lambda document: document.update(version=3), "reads file version 3, this one reads versions up to 2: install"),
+        (lambda document: document.update(version=2), "the program lacks 'inputs'"),
         (lambda document: document.update(version="1"), "version must be an integer"),
         (lambda document: document.update(extra=1), "the program has an unknown 'extra'"),
         (lambda document: document.pop("ops"), "the program lacks 'ops'"),
@@ -272,3 +274,72 @@ def test_more_parts_than_a_program_can_have_are_refused_before_they_are_parsed()
     for text in ('{"a":[' + "[]," * 2**18 + "0]}", "[" * 2**18, "{" + ",".join(f'"{i}":0' for i in range(2**20)) + "}"):
         with pytest.raises(FormatError, match="which no program needs"):
             Program.from_json(text, {})
+
+
+def tokens() -> Program:
+    """The least that needs version 2: two inputs, one of tokens, and two outputs."""
+    operations = (
+        ops.Embedding(inputs=(0,), weight="w", rows=2, width=1),
+        ops.Arithmetic(inputs=(2, 1), function="multiply"),
+        ops.Activation(inputs=(3,), function="clip", numbers=(0.0, 6.0)),
+    )
+    inputs = [Input(shape=(3,), type="int32"), Input(shape=(1, 1))]
+    table = np.array([[0.5], [-1]], np.float32)
+    return Program(inputs=inputs, ops=operations, tensors={"w": table}, outputs=(4, 2))
+
+
+GOLDEN_HEADER_2 = (
+    '{"__metadata__":{"signwise":"{\\"about\\":{},\\"inputs\\":[{\\"shape\\":[3],\\"type\\":\\"int32\\"},'
+    '{\\"shape\\":[1,1],\\"type\\":\\"float32\\"}],\\"ops\\":[{\\"in\\":[0],\\"op\\":\\"embedding\\",\\"out\\":null,'
+    '\\"rows\\":2,\\"weight\\":\\"w\\",\\"width\\":1},{\\"function\\":\\"multiply\\",\\"in\\":[2,1],'
+    '\\"op\\":\\"arithmetic\\",\\"operand\\":null,\\"out\\":null,\\"relu\\":false,\\"shape\\":null,'
+    '\\"swapped\\":false},{\\"function\\":\\"clip\\",\\"in\\":[3],\\"numbers\\":[0.0,6.0],\\"op\\":\\"activation\\",'
+    '\\"out\\":null}],\\"outputs\\":[4,2],\\"version\\":2}"},"w":{"data_offsets":[0,8],"dtype":"F32","shape":[2,1]}}'
+)
+
+
+def test_the_bytes_of_version_2_are_golden() -> None:
+    header = GOLDEN_HEADER_2.encode() + b" " * (-len(GOLDEN_HEADER_2) % 8)
+    expected = len(header).to_bytes(8, "little") + header + bytes.fromhex("0000003f 000080bf")
+    assert tokens().encode() == expected
+    assert Program.decode(expected).encode() == expected
+
+
+def test_several_inputs_and_outputs_run_as_tuples() -> None:
+    numbers, factor = np.array([[0, 1, 0]]), np.array([[[4.0]]])
+    for program in (tokens(), tokens().session()):
+        clipped, looked_up = program(numbers, factor)
+        assert clipped.tolist() == [[[2], [0], [2]]] and looked_up.tolist() == [[[0.5], [-1], [0.5]]]
+    with pytest.raises(SignwiseError, match="the program has 2 inputs, got 1 array"):
+        tokens()(numbers)
+    with pytest.raises(SignwiseError, match="the program has 2 inputs, not one"):
+        _ = tokens().input_shape
+    with pytest.raises(SignwiseError, match=r"as many examples, got \[1, 2\]"):
+        tokens()(numbers, np.zeros((2, 1, 1)))
+    with pytest.raises(SignwiseError, match="input 0 must hold whole numbers"):
+        tokens()(numbers + 0.5, factor)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ops.Softmax(inputs=(0,), log=True),
+        ops.Concat(inputs=(0, 0), axis=1),
+        ops.Reshape(inputs=(0,), shape=(3, 8, 8)),
+    ],
+)
+def test_a_file_of_version_1_holds_nothing_newer(operation: ops.Operation) -> None:
+    program = Program(input_shape=(3, 8, 8), ops=(operation,), tensors={}, output=1)
+    text = program.to_json()
+    assert '"version":2' in text
+    old = json.loads(text)
+    old |= {"version": 1, "input": {"shape": [3, 8, 8]}, "output": 1}
+    del old["inputs"], old["outputs"]
+    with pytest.raises(FormatError, match=r"has an unknown|is not one of"):
+        Program.from_json(json.dumps(old), {})
+    with pytest.raises(FormatError, match="a file of version 1 with what only version 2 has"):
+        Program.from_json(json.dumps(old | {"ops": [{"op": "softmax", "in": [0], "out": None}]}), {})
+
+
+def test_a_program_without_anything_new_stays_version_1() -> None:
+    assert '"version":1' in fuzz["sample_program"]().to_json()

@@ -10,7 +10,7 @@ from signwise.program import operations as ops
 def test_every_value_is_given_with_its_number() -> None:
     operations = [ops.Relu(inputs=(0,)), ops.Add(inputs=(0, 1)), ops.Relu(inputs=(2,))]
     examples = np.array([[-1.0, 2.0]], np.float32)
-    found = {value: numbers.tolist() for value, numbers in reference.values(operations, {}, examples)}
+    found = {value: numbers.tolist() for value, numbers in reference.values(operations, {}, [examples])}
     assert found == {0: [[-1, 2]], 1: [[0, 2]], 2: [[-1, 4]], 3: [[0, 4]]}
 
 
@@ -32,8 +32,8 @@ def test_eight_bit_values_round_halves_to_even_and_saturate(kept: ops.Quantized,
 def test_integers_come_without_their_scale() -> None:
     relu = ops.Relu(inputs=(0,), out=ops.Quantized(type="uint8", scale=0.5))
     examples = np.array([[-1.0, 2.0]], np.float32)
-    assert dict(reference.values([relu], {}, examples))[1].tolist() == [[0, 4]]
-    assert reference.run([relu], {}, 1, examples).tolist() == [[0, 2]]
+    assert dict(reference.values([relu], {}, [examples]))[1].tolist() == [[0, 4]]
+    assert reference.run([relu], {}, [1], [examples])[0].tolist() == [[0, 2]]
 
 
 def test_an_empty_batch_gives_empty_outputs() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -449,17 +450,19 @@ def test_a_session_has_a_short_repr_with_its_threads_and_instruction_set(monkeyp
 class Doubling:
     """Not a program: the least that a session needs."""
 
-    input_shape = output_shape = (3,)
-    output = 1
+    version = 1
+    outputs = (1,)
+    shapes = ((3,), (3,))
+    types = ("float32", "float32")
 
-    def as_input(self, examples: Array) -> npt.NDArray[np.float32]:
-        return examples.astype(np.float32)
+    def as_inputs(self, inputs: Sequence[Array]) -> list[Array]:
+        return [array.astype(np.float32) for array in inputs]
 
     def native_operations(self) -> list[native.Operation]:
         return [native.describe(4, (0, 0))]
 
-    def reference(self, examples: Array) -> npt.NDArray[np.float32]:
-        return 2 * self.as_input(examples)
+    def reference(self, *inputs: Array) -> npt.NDArray[np.float32]:
+        return 2 * self.as_inputs(inputs)[0]
 
 
 def test_a_session_runs_whatever_describes_itself_to_the_library() -> None:

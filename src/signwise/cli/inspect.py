@@ -53,7 +53,7 @@ def describe(program: Program, size: int) -> str:
     lines = [
         _table(rows),
         "",
-        f"input   {_shape(program.input_shape)}",
+        *(f"input   {_shape(given.shape)}{' of whole numbers' * (given.type == 'int32')}" for given in program.inputs),
         f"binary  {_count(binary)}, {sum(row.weights for row in binary):,} weights of one bit",
         f"float   {_count(real)}, {sum(row.weights for row in real):,} weights{_named(real)}",
         f"bytes   {size:,}: tensors {program.nbytes:,}, header {size - program.nbytes:,}",
@@ -95,6 +95,11 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
+def _shapes(shapes: list[tuple[int, ...]]) -> list[Any]:
+    """The shape as a list, or a list of several."""
+    return list(shapes[0]) if len(shapes) == 1 else [list(shape) for shape in shapes]
+
+
 def _count(layers: list[Row]) -> str:
     return "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
 
@@ -107,8 +112,8 @@ def _named(layers: list[Row]) -> str:
 
 def _document(program: Program, size: int) -> dict[str, Any]:
     return {
-        "input_shape": list(program.input_shape),
-        "output_shape": list(program.output_shape),
+        "input_shape": _shapes([given.shape for given in program.inputs]),
+        "output_shape": _shapes([program.shapes[value] for value in program.outputs]),
         "operations": [asdict(row) for row in program.rows()],
         "file_bytes": size,
         "tensor_bytes": program.nbytes,

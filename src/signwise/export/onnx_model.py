@@ -33,12 +33,18 @@ def to_onnx(program: Program, *, packed: bool = True) -> bytes:
         A serialized ``ModelProto``.
 
     Raises:
-        SignwiseError: the ``onnx`` package is not installed.
+        SignwiseError: the ``onnx`` package is not installed, or the program has operations of file version 2.
     """
     try:
         import onnx
     except ModuleNotFoundError:
         raise SignwiseError(f"writing ONNX needs the onnx package: {install('onnx')}") from None
+    if program.version > 1:
+        kinds = sorted({operation.kind for operation in program.ops if operation.since > 1})
+        what = ", ".join(kinds) or "several inputs or outputs, or layers on sequences"
+        raise SignwiseError(
+            f"ONNX export knows programs of file version 1, this one has {what}: torch.onnx.export writes the model"
+        )
     graph = Graph(program, packed=packed)
     for value in range(1, len(program.ops) + 1):
         add_operation(graph, value)

@@ -7,16 +7,19 @@ file costs no more memory than its own bytes. csrc checks the same limits again,
 from __future__ import annotations
 
 import math
+import reprlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from signwise.errors import FormatError
 from signwise.program import operations as ops
-from signwise.program.operations import Shape, Tensors
+from signwise.program.operations import Shape, Tensors, ValueType
 
 LARGEST_OPERATIONS = 4096
+LARGEST_ENDS = 16  # inputs, and outputs
 LARGEST_ACTIVATIONS = 2**28  # numbers per example, padding included, over all values: 1 GiB of float32
 LARGEST_WORK = 2**40  # additions or multiplications per example: a hundred times a ResNet-152
 LARGEST_READERS = 64  # operations that share one weight: each may keep a copy in the order of its kernels
@@ -24,53 +27,88 @@ LARGEST_TAPS = 2**22  # kernel positions of all convolutions: each is planned
 PREPARED_BYTES, PREPARED_RATIO = 2**26, 256  # most bytes in the order of the kernels: this, and so many per tensor byte
 
 
-def check_input_shape(shape: Shape) -> None:
-    if not isinstance(shape, tuple) or len(shape) not in (1, 3):
-        raise FormatError(f"input shape must be [features] or [channels, height, width], got {shape!r}")
-    for size in shape:
-        ops.check_integer("input shape", size, 1, LARGEST_ACTIVATIONS)
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One input of a program.
+
+    Args:
+        shape: batch aside: ``(channels, height, width)``, ``(tokens, features)``, ``(features,)``, ``()``.
+        type: ``"float32"``, or ``"int32"`` for token numbers.
+    """
+
+    shape: Shape
+    type: ValueType = "float32"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple) or len(self.shape) > ops.LARGEST_RANK:
+            raise FormatError(f"input shape must have at most {ops.LARGEST_RANK} sizes, got {reprlib.repr(self.shape)}")
+        for size in self.shape:
+            ops.check_integer("input shape", size, 1, LARGEST_ACTIVATIONS)
+        ops.check_choice("input type", self.type, ("float32", "int32"))
 
 
-def infer_shapes(input_shape: Shape, operations: Sequence[ops.Operation]) -> tuple[Shape, ...]:
+def check_ends(inputs: Sequence[Input], outputs: Sequence[int], operations: Sequence[ops.Operation]) -> None:
+    """A program has inputs and outputs, no more than readers allow, and the outputs are values."""
+    for what, listed in (("inputs", inputs), ("outputs", outputs)):
+        if not 1 <= len(listed) <= LARGEST_ENDS:
+            raise FormatError(f"a program has 1 to {LARGEST_ENDS} {what}, got {len(listed)}")
+    for output in outputs:
+        ops.check_integer("output", output, 0, len(inputs) + len(operations) - 1)
+
+
+def infer_shapes(inputs: Sequence[Input], operations: Sequence[ops.Operation]) -> tuple[Shape, ...]:
     """The shape of every value, batch aside; an operation that does not fit is refused by its number.
 
     Args:
-        input_shape: shape of value 0.
-        operations: in order; operation i makes value i + 1.
+        inputs: the first values.
+        operations: in order; each makes one more value.
 
     Returns:
-        One shape per value, the input's first.
+        One shape per value, the inputs' first.
 
     Example:
-        >>> infer_shapes((3, 8, 8), [ops.Flatten(inputs=(0,)), ops.Relu(inputs=(1,))])
+        >>> infer_shapes([Input(shape=(3, 8, 8))], [ops.Flatten(inputs=(0,)), ops.Relu(inputs=(1,))])
         ((3, 8, 8), (192,), (192,))
     """
-    check_input_shape(input_shape)
     if not len(operations) <= LARGEST_OPERATIONS:
         raise FormatError(f"a program may have {LARGEST_OPERATIONS} operations, got {len(operations)}")
-    shapes = [input_shape]
-    activations, work, taps = math.prod(input_shape), 0, 0
+    shapes: list[Shape] = [given.shape for given in inputs]
+    types: list[ValueType] = [given.type for given in inputs]
+    activations, work, taps = sum(map(math.prod, shapes)), 0, 0
+    if activations > LARGEST_ACTIVATIONS:
+        raise FormatError(f"the inputs exceed the limit of {LARGEST_ACTIVATIONS} numbers per example")
     for index, operation in enumerate(operations):
         where = f"operation {index} ({operation.kind})"
         for value in operation.inputs:
             if value >= len(shapes):
                 raise FormatError(f"{where}: reads value {value}, which is not made before it")
-        inputs = [shapes[value] for value in operation.inputs]
+        read = [shapes[value] for value in operation.inputs]
         try:
-            shape = operation.output_shape(inputs)
+            types.append(operation.output_type([types[value] for value in operation.inputs]))
+            shape = operation.output_shape(read)
         except FormatError as error:
             raise FormatError(f"{where}: {error}") from None
-        activations += math.prod(shape) + operation.padded_size(inputs)
-        work += operation.work(inputs, shape)
+        if len(shape) > ops.LARGEST_RANK:
+            raise FormatError(f"{where}: a result of shape {list(shape)}, the limit is {ops.LARGEST_RANK} dimensions")
+        activations += math.prod(shape) + operation.padded_size(read)
+        work += operation.work(read, shape)
         if activations > LARGEST_ACTIVATIONS:
             raise FormatError(f"{where}: values exceed the limit of {LARGEST_ACTIVATIONS} numbers per example")
         if work > LARGEST_WORK:
             raise FormatError(f"{where}: exceeds the limit of {LARGEST_WORK} additions or multiplications per example")
-        taps += math.prod(operation.kernel) if isinstance(operation, ops.Conv) else 0
+        taps += math.prod(operation.kernel) if isinstance(operation, ops.Conv | ops.ConvTranspose) else 0
         if taps > LARGEST_TAPS:
             raise FormatError(f"{where}: the kernels of all convolutions exceed the limit of {LARGEST_TAPS} positions")
         shapes.append(shape)
     return tuple(shapes)
+
+
+def infer_types(inputs: Sequence[Input], operations: Sequence[ops.Operation]) -> tuple[ValueType, ...]:
+    """The type of every value, 8-bit integers aside: float32, or int32 for token numbers."""
+    types: list[ValueType] = [given.type for given in inputs]
+    for operation in operations:
+        types.append(operation.output_type([types[value] for value in operation.inputs]))
+    return tuple(types)
 
 
 def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], tensors: Tensors) -> None:
@@ -82,6 +120,7 @@ def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], 
         tensors: by name.
     """
     used: set[str] = set()
+    first = len(shapes) - len(operations)  # the value that the first operation makes
     prepared, largest = 0, PREPARED_BYTES + PREPARED_RATIO * sum(tensor.nbytes for tensor in tensors.values())
     readers: Counter[str] = Counter()
     for index, operation in enumerate(operations):
@@ -95,7 +134,7 @@ def check_tensors(operations: Sequence[ops.Operation], shapes: Sequence[Shape], 
                 expected, found = f"{np.dtype(dtype)} {list(shape)}", f"{tensor.dtype} {list(tensor.shape)}"
                 raise FormatError(f"{where}: {attribute} {name!r} must be {expected}, got {found}")
             used.add(name)
-        prepared += prepared_bytes(operation, inputs, shapes[index + 1])
+        prepared += prepared_bytes(operation, inputs, shapes[first + index])
         if prepared > largest:
             raise FormatError(f"{where}: the program would take more than {largest} bytes once it is prepared to run")
         if isinstance(operation, ops.Weighted):
@@ -129,8 +168,10 @@ def prepared_bytes(operation: ops.Operation, inputs: Sequence[Shape], output: Sh
         return kept + 8 * output[1] + 4 * rows * output[2]
     if not isinstance(operation, ops.Weighted):
         return kept
-    filters, terms = output[0], operation.terms(inputs[0])
-    groups, taps = (operation.groups, math.prod(operation.kernel)) if isinstance(operation, ops.Conv) else (1, 1)
+    filters, terms = operation.weight_shape(inputs[0])[0], operation.terms(inputs[0])
+    groups, taps = 1, 1
+    if isinstance(operation, ops.Conv | ops.ConvTranspose):
+        groups, taps = operation.groups, math.prod(operation.kernel)
     if operation.bits == 1 and terms // taps >= 3 and filters // groups >= 20 and taps <= 128:
         return 8 * kept + 128 * filters
     half_blocks = groups * -(-filters // groups // 6)

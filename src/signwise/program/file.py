@@ -22,10 +22,10 @@ from safetensors.numpy import load as load_tensors
 
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
-from signwise.program.checks import LARGEST_OPERATIONS
-from signwise.program.operations import KINDS, Operation, Quantized, Shape, Tensors, check_integer
+from signwise.program.checks import LARGEST_ENDS, LARGEST_OPERATIONS, Input
+from signwise.program.operations import KINDS, Operation, Quantized, Tensors, check_integer
 
-VERSION = 1
+VERSIONS = (1, 2)
 KEY = "signwise"
 LARGEST_HEADER = 2**24
 # About twice what 4096 operations need, with 64 inputs or three tensors each.
@@ -141,51 +141,74 @@ def _read_tensors(data: bytes) -> dict[str, npt.NDArray[Any]]:
 class Document(NamedTuple):
     """What the text says; whether the operations fit together is checked later, with the tensors at hand."""
 
-    input_shape: Shape
+    inputs: tuple[Input, ...]
     ops: tuple[Operation, ...]
-    output: int
+    outputs: tuple[int, ...]
     about: Mapping[str, str]
 
 
-def write_document(document: Document) -> str:
+def write_document(document: Document, version: int) -> str:
     """The text of a program.
 
+    Args:
+        document: the program.
+        version: of the file, the oldest that can hold it.
+
     Example:
-        >>> write_document(Document((3,), (), 0, {}))
+        >>> write_document(Document((Input(shape=(3,)),), (), (0,), {}), 1)
         '{"about":{},"input":{"shape":[3]},"ops":[],"output":0,"version":1}'
     """
-    written = {
-        "version": VERSION,
+    written: dict[str, Any] = {
+        "version": version,
         "about": dict(document.about),
-        "input": {"shape": list(document.input_shape)},
-        "ops": [_write_operation(operation) for operation in document.ops],
-        "output": document.output,
+        "ops": [_write_operation(operation, version) for operation in document.ops],
     }
+    shapes = [list(given.shape) for given in document.inputs]
+    if version == 1:
+        written |= {"input": {"shape": shapes[0]}, "output": document.outputs[0]}
+    else:
+        types = [given.type for given in document.inputs]
+        listed = [{"shape": shape, "type": kind} for shape, kind in zip(shapes, types, strict=True)]
+        written |= {"inputs": listed, "outputs": list(document.outputs)}
     return json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def read_document(text: str) -> Document:
-    """The inverse of :func:`write_document`."""
+def read_document(text: str) -> tuple[Document, int]:
+    """The inverse of :func:`write_document`: the program, and the version of its file."""
     document = _parse(text)
     # The version first: a newer file may differ in everything else.
     version = document.get("version")
     check_integer("version", version, 1, 10**9)
-    if version != VERSION:
-        needed = f"a signwise that reads file version {version}, this one reads version {VERSION}"
+    if version not in VERSIONS:
+        needed = f"a signwise that reads file version {version}, this one reads versions up to {VERSIONS[-1]}"
         raise FormatError(f"the file needs {needed}: install a newer signwise")
-    _check_keys("the program", document, {"version", "about", "input", "ops", "output"})
-    _check_keys("input", document["input"], {"shape"})
+    ends = {"input", "output"} if version == 1 else {"inputs", "outputs"}
+    _check_keys("the program", document, {"version", "about", "ops", *ends})
     operations = document["ops"]
     if not isinstance(operations, list) or len(operations) > LARGEST_OPERATIONS:
         raise FormatError(f"ops must be a list of at most {LARGEST_OPERATIONS}, got {reprlib.repr(operations)}")
     if not isinstance(document["about"], dict):
         raise FormatError(f"about must hold text by keyword, got {reprlib.repr(document['about'])}")
-    return Document(
-        input_shape=_tuple(document["input"]["shape"]),
-        ops=tuple(_read_operation(index, operation) for index, operation in enumerate(operations)),
-        output=document["output"],
-        about=document["about"],
-    )
+    inputs, outputs = _read_ends(document, version)
+    read = tuple(_read_operation(index, operation, version) for index, operation in enumerate(operations))
+    return Document(inputs, read, outputs, document["about"]), version
+
+
+def _read_ends(document: Mapping[str, Any], version: int) -> tuple[tuple[Input, ...], tuple[int, ...]]:
+    if version == 1:
+        _check_keys("input", document["input"], {"shape"})
+        shape = _tuple(document["input"]["shape"])
+        if not isinstance(shape, tuple) or len(shape) not in (1, 3):
+            raise FormatError(f"input shape must be [features] or [channels, height, width], got {reprlib.repr(shape)}")
+        return (Input(shape=shape),), (document["output"],)
+    for what in ("inputs", "outputs"):
+        if not isinstance(document[what], list) or not 1 <= len(document[what]) <= LARGEST_ENDS:
+            raise FormatError(f"{what} must be a list of 1 to {LARGEST_ENDS}, got {reprlib.repr(document[what])}")
+    inputs = []
+    for given in document["inputs"]:
+        _check_keys("an input", given, {"shape", "type"})
+        inputs.append(Input(shape=_tuple(given["shape"]), type=given["type"]))
+    return tuple(inputs), tuple(document["outputs"])
 
 
 def check_about(about: Mapping[str, str]) -> dict[str, str]:
@@ -197,30 +220,40 @@ def check_about(about: Mapping[str, str]) -> dict[str, str]:
     return dict(sorted(about.items()))
 
 
-def _write_operation(operation: Operation) -> dict[str, Any]:
+def _write_operation(operation: Operation, version: int) -> dict[str, Any]:
     written: dict[str, Any] = {"op": operation.kind, "in": list(operation.inputs), "out": None}
     if operation.out is not None:
         written["out"] = {"type": operation.out.type, "scale": operation.out.scale}
-    for name in operation.attributes():
+    for name in operation.attributes(version):
         value = getattr(operation, name)
         written[name] = list(value) if isinstance(value, tuple) else value
     return written
 
 
-def _read_operation(index: int, written: object) -> Operation:
+def _read_operation(index: int, written: object, version: int) -> Operation:
     if not isinstance(written, dict) or not isinstance(written.get("op"), str):
         raise FormatError(f"operation {index} must have an op, got {reprlib.repr(written)}")
-    if written["op"] not in KINDS:
-        raise FormatError(f"operation {index}: op {reprlib.repr(written['op'])} is not one of {', '.join(KINDS)}")
-    kind = KINDS[written["op"]]
-    attributes = kind.attributes()
+    kinds = {name: kind for name, kind in KINDS.items() if kind.since <= version}
+    if written["op"] not in kinds:
+        raise FormatError(f"operation {index}: op {reprlib.repr(written['op'])} is not one of {', '.join(kinds)}")
+    kind = kinds[written["op"]]
+    attributes = kind.attributes(version)
     where = f"operation {index} ({kind.kind})"
     _check_keys(where, written, {"op", "in", "out", *attributes})
     try:
         arguments = {name: _tuple(written[name]) for name in attributes}
+        for name in kind.number_attributes:
+            arguments[name] = _numbers(arguments[name])
         return kind(inputs=_tuple(written["in"]), out=_read_out(written["out"]), **arguments)
     except FormatError as error:
         raise FormatError(f"{where}: {error}") from None
+
+
+def _numbers(value: Any) -> Any:
+    """JSON does not distinguish 1 from 1.0."""
+    if isinstance(value, tuple):
+        return tuple(map(_numbers, value))
+    return float(value) if type(value) is int and abs(value) < 2**53 else value
 
 
 def _read_out(written: object) -> Quantized | None:
@@ -228,9 +261,7 @@ def _read_out(written: object) -> Quantized | None:
         return None
     _check_keys("out", written, {"type", "scale"})
     assert isinstance(written, dict)
-    scale = written["scale"]
-    # JSON does not distinguish 1 from 1.0.
-    return Quantized(type=written["type"], scale=float(scale) if type(scale) is int and abs(scale) < 2**53 else scale)
+    return Quantized(type=written["type"], scale=_numbers(written["scale"]))
 
 
 def _tuple(value: Any) -> Any:

@@ -1,19 +1,19 @@
 """A program: operations, their tensors, and the verbs on them.
 
-Value 0 is the input; operation i makes value i + 1 and reads only earlier ones; one value is the output. The batch is
-symbolic: shapes leave it out. A program that exists is valid: everything is checked when it is made, from a file or
-from the compiler.
+The inputs are the first values; each operation makes one more and reads only earlier ones; one value or several are the
+outputs. The batch is symbolic: shapes leave it out. A program that exists is valid: everything is checked when it is
+made, from a file or from the compiler.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -21,24 +21,29 @@ import numpy.typing as npt
 from signwise import shipped
 from signwise.errors import FormatError, SignwiseError
 from signwise.program import file, reference
-from signwise.program.checks import check_tensors, infer_shapes
-from signwise.program.operations import Operation, Quantized, Shape, Weighted, check_integer
+from signwise.program.checks import Input, check_ends, check_tensors, infer_shapes, infer_types
+from signwise.program.operations import Operation, Quantized, Shape, ValueType, Weighted
 from signwise.program.quantize import quantize
 from signwise.runtime import native
-from signwise.runtime.session import Session, thread_count
+from signwise.runtime.session import Session, one_or_tuple, thread_count
 
 BATCH = 64
 
+T = TypeVar("T")
+Examples: TypeAlias = Union[npt.NDArray[Any], tuple[npt.NDArray[Any], ...]]
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)
 class Program:
     """What ``compile`` makes and a ``.sw`` file holds. Call it to run it.
 
     Args:
-        input_shape: ``(channels, height, width)`` or ``(features,)``, batch aside.
         ops: the operations, in order.
         tensors: the weights by name; held as read-only, C-contiguous arrays.
-        output: the number of the value that is the output, always returned in float32.
+        input_shape: ``(channels, height, width)``, ``(features,)`` or any other, batch aside, for one float32 input.
+        output: the number of the value that is the output, returned in float32 (or int32, after an ``argmax``).
+        inputs: instead of ``input_shape``, several inputs, or token numbers.
+        outputs: instead of ``output``, the numbers of several values.
         about: free text by keyword, for people: what was trained, on which data, how well.
 
     Example:
@@ -50,27 +55,70 @@ class Program:
         array([[0., 2.]], dtype=float32)
     """
 
-    input_shape: Shape
+    inputs: tuple[Input, ...]
     ops: tuple[Operation, ...]
     tensors: Mapping[str, npt.NDArray[Any]]
-    output: int
-    about: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[int, ...]
+    about: Mapping[str, str]
 
-    def __post_init__(self) -> None:
-        held = {name: _read_only(tensor) for name, tensor in sorted(self.tensors.items())}
-        object.__setattr__(self, "tensors", MappingProxyType(held))
-        object.__setattr__(self, "about", MappingProxyType(file.check_about(self.about)))
+    def __init__(
+        self,
+        *,
+        ops: Sequence[Operation],
+        tensors: Mapping[str, npt.NDArray[Any]],
+        input_shape: Shape | None = None,
+        output: int | None = None,
+        inputs: Sequence[Input] = (),
+        outputs: Sequence[int] = (),
+        about: Mapping[str, str] | None = None,
+    ) -> None:
+        given = tuple(inputs) if input_shape is None else (Input(shape=input_shape),)
+        held = {name: _read_only(tensor) for name, tensor in sorted(tensors.items())}
+        fields: dict[str, Any] = {
+            "inputs": given,
+            "ops": tuple(ops),
+            "tensors": MappingProxyType(held),
+            "outputs": tuple(outputs) if output is None else (output,),
+            "about": MappingProxyType(file.check_about(about or {})),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
         check_tensors(self.ops, self.shapes, self.tensors)
-        check_integer("output", self.output, 0, len(self.ops))
+        check_ends(self.inputs, self.outputs, self.ops)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shape of every value, the input's first."""
-        return infer_shapes(self.input_shape, self.ops)
+        """The shape of every value, the inputs' first."""
+        return infer_shapes(self.inputs, self.ops)
+
+    @cached_property
+    def types(self) -> tuple[ValueType, ...]:
+        """The type of every value, float32 or int32, the inputs' first; :meth:`quantization` says which have 8 bits."""
+        return infer_types(self.inputs, self.ops)
+
+    @property
+    def input_shape(self) -> Shape:
+        """The shape of the only input."""
+        return only("input", self.inputs).shape
+
+    @property
+    def output(self) -> int:
+        """The number of the only output."""
+        return only("output", self.outputs)
 
     @property
     def output_shape(self) -> Shape:
+        """The shape of the only output."""
         return self.shapes[self.output]
+
+    @cached_property
+    def version(self) -> int:
+        """The version of the file that holds the program: the oldest that can."""
+        first, *more = self.inputs
+        is_old = not more and first.type == "float32" and len(first.shape) in (1, 3) and len(self.outputs) == 1
+        shapes = self.shapes
+        needed = [operation.version([shapes[value] for value in operation.inputs]) for operation in self.ops]
+        return max(1 if is_old else 2, *needed) if needed else 1 if is_old else 2
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +137,7 @@ class Program:
         """One row per operation, for tables; their bytes add up to the bytes of all tensors."""
         seen: set[str] = set()
         found = []
-        for value, operation in enumerate(self.ops, start=1):
+        for value, operation in enumerate(self.ops, start=len(self.inputs)):
             names = operation.tensor_names
             own = set(names.values()) - seen
             seen |= own
@@ -103,7 +151,7 @@ class Program:
                     # The compiler names tensors MODULE.ATTRIBUTE or, where that repeats, MODULE.ATTRIBUTE.NUMBER.
                     layer=next((name.rpartition(f".{attribute}")[0] for attribute, name in names.items()), ""),
                     shape=self.shapes[value],
-                    type="float32" if operation.out is None else operation.out.type,
+                    type=self.types[value] if operation.out is None else operation.out.type,
                     bits=bits,
                     weights=weights,
                     bytes=sum(self.tensors[name].nbytes for name in own),
@@ -112,15 +160,15 @@ class Program:
         return found
 
     def quantization(self, value: int) -> Quantized | None:
-        """The 8-bit type of a value: ``None`` for float32, as the input always is."""
-        return reference.out_of(self.ops, value)
+        """The 8-bit type of a value: ``None`` for float32 and int32, as the inputs always are."""
+        return reference.out_of(self.ops, value - len(self.inputs))
 
     def __repr__(self) -> str:
         weights = sum(row.weights for row in self.rows())
-        count = "1 operation" if len(self.ops) == 1 else f"{len(self.ops)} operations"
-        return (
-            f"Program({self.input_shape} -> {self.output_shape}, {count}, {weights:,} weights, {self.nbytes:,} bytes)"
-        )
+        count = _count(len(self.ops), "operation")
+        read = ", ".join(str(given.shape) for given in self.inputs)
+        made = ", ".join(str(self.shapes[value]) for value in self.outputs)
+        return f"Program({read} -> {made}, {count}, {weights:,} weights, {self.nbytes:,} bytes)"
 
     # A program never changes, so a copy is the program itself; a pickle holds the bytes of its file.
 
@@ -135,26 +183,28 @@ class Program:
 
     # Running
 
-    def __call__(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """The outputs for a batch, with the fastest kernels of this machine and its default number of threads."""
-        return self.run(examples)
+    # Programs with several outputs return a tuple; typed as the one array that nearly all of them return.
 
-    def run(self, examples: npt.NDArray[Any], threads: int | None = None) -> npt.NDArray[np.float32]:
+    def __call__(self, *inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """The outputs for a batch, with the fastest kernels of this machine and its default number of threads."""
+        return self.run(inputs)
+
+    def run(self, examples: Examples, threads: int | None = None) -> npt.NDArray[np.float32]:
         """The outputs for a batch.
 
         The session that this prepares serves all later calls with the same ``threads``.
 
         Args:
-            examples: ``(batch, *input_shape)``, of any real type.
+            examples: ``(batch, *input_shape)``, of any real type; several inputs as a tuple of arrays.
             threads: how many threads the call may use; ``None`` means ``SIGNWISE_THREADS``, or all cores.
 
         Returns:
-            float32 of shape ``(batch, *output_shape)``.
+            ``(batch, *output_shape)`` in float32, or int32 after an ``argmax``; several outputs as a tuple.
         """
         count = thread_count(threads)
         if count not in self._sessions:
             self._sessions[count] = self.session(count)
-        return self._sessions[count](examples)
+        return self._sessions[count](*_listed(examples))
 
     def session(self, threads: int | None = None) -> Session[Program]:
         """Prepare the program once, to run it many times; ``threads`` as for :meth:`run`."""
@@ -164,48 +214,53 @@ class Program:
     def _sessions(self) -> dict[int, Session[Program]]:
         return {}
 
-    def reference(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def reference(self, *inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """The outputs for a batch by numpy alone: slow, and what the kernels are tested against."""
-        return reference.run(self.ops, self.tensors, self.output, self.as_input(examples))
+        return one_or_tuple(reference.run(self.ops, self.tensors, self.outputs, self.as_inputs(inputs)))
 
-    def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """A batch as the program reads it: float32, C-contiguous and aligned; any other shape is refused.
+    def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A batch for a program with one input; see :meth:`as_inputs`."""
+        return self.as_inputs((examples,))[0]
+
+    def as_inputs(self, inputs: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """A batch as the program reads it: float32 or int32, C-contiguous and aligned; other shapes are refused.
 
         Args:
-            examples: ``(batch, *input_shape)``, of any real type.
+            inputs: ``(batch, *shape)`` for each input, of any real type.
         """
-        found = np.asarray(examples)
-        if found.shape[1:] != self.input_shape or found.ndim != len(self.input_shape) + 1:
-            expected = ", ".join(["batch", *map(str, self.input_shape)])
-            raise SignwiseError(f"the input must have shape ({expected}), got {found.shape}")
-        if found.dtype.kind not in "fiub":
-            raise SignwiseError(f"the input must hold real numbers, got {found.dtype}")
-        return np.require(found, np.float32, ["C", "A"])
+        if len(inputs) != len(self.inputs):
+            raise SignwiseError(
+                f"the program has {_count(len(self.inputs), 'input')}, got {_count(len(inputs), 'array')}"
+            )
+        arrays = []
+        for number, (given, array) in enumerate(zip(self.inputs, inputs, strict=True)):
+            name = "the input" if len(inputs) == 1 else f"input {number}"
+            arrays.append(_as_input(name, given, np.asarray(array)))
+        if len({len(array) for array in arrays}) != 1:
+            raise SignwiseError(f"all inputs must have as many examples, got {[len(array) for array in arrays]}")
+        return arrays
 
     def native_operations(self) -> Iterator[native.Operation]:
         """The operations as the C interface takes them; they point into the program's tensors."""
         for operation in self.ops:
-            yield native.describe(
-                operation.number,
-                operation.inputs,
-                out=None if operation.out is None else (operation.out.number, operation.out.scale),
-                **operation.native_fields(self.tensors),
-            )
+            fields: dict[str, Any] = operation.native_fields(self.tensors)
+            out = None if operation.out is None else (operation.out.number, operation.out.scale)
+            yield native.describe(operation.number, operation.inputs, out=out, **fields)
 
     # Verbs
 
-    def quantize(self, examples: npt.NDArray[Any], *, six_bit_inputs: bool = True) -> Program:
+    def quantize(self, examples: Examples, *, six_bit_inputs: bool = True) -> Program:
         """The same program with 8-bit activations: its binary layers add integers, which is faster still.
 
         Args:
-            examples: typical inputs to choose scales on, ``(count, *input_shape)``; a hundred are plenty.
+            examples: typical inputs to choose scales on, ``(count, *input_shape)``; several inputs as a tuple of
+                arrays. A hundred examples are plenty.
             six_bit_inputs: let the inputs of 3x3 convolutions use six bits of the eight, which CPUs with VNNI run
                 much faster.
         """
-        calibrated = quantize(
-            self.ops, self.tensors, self.output, self.as_input(examples), six_bit_inputs=six_bit_inputs
-        )
-        about = {**self.about, "activations": f"int8, calibrated on {len(examples)} examples"}
+        inputs = self.as_inputs(_listed(examples))
+        calibrated = quantize(self.inputs, self.ops, self.tensors, self.outputs, inputs, six_bit_inputs=six_bit_inputs)
+        about = {**self.about, "activations": f"int8, calibrated on {len(inputs[0])} examples"}
         return replace(self, about=about, **calibrated._asdict())
 
     def error(
@@ -231,12 +286,16 @@ class Program:
 
     def to_json(self) -> str:
         """The program without its tensors, in the one spelling that it has."""
-        return file.write_document(file.Document(self.input_shape, self.ops, self.output, self.about))
+        return file.write_document(file.Document(self.inputs, self.ops, self.outputs, self.about), self.version)
 
     @classmethod
     def from_json(cls, text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> Program:
         """The inverse of :meth:`to_json`; anything unexpected is a :class:`FormatError` that names it."""
-        return cls(tensors=tensors, **file.read_document(text)._asdict())
+        document, version = file.read_document(text)
+        program = cls(tensors=tensors, **document._asdict())
+        if program.version > version:
+            raise FormatError(f"a file of version {version} with what only version {program.version} has")
+        return program
 
     def encode(self) -> bytes:
         """The bytes of the ``.sw`` file."""
@@ -360,6 +419,38 @@ def error_text(rate: float, count: int) -> str:
         '0.60 % of 10,000 examples'
     """
     return f"{100 * rate:.2f} % of {count:,} examples"
+
+
+def _as_input(name: str, given: Input, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if found.shape[1:] != given.shape or found.ndim != len(given.shape) + 1:
+        expected = ", ".join(["batch", *map(str, given.shape)])
+        raise SignwiseError(f"{name} must have shape ({expected}), got {found.shape}")
+    if given.type == "float32":
+        if found.dtype.kind not in "fiub":
+            raise SignwiseError(f"{name} must hold real numbers, got {found.dtype}")
+        return np.require(found, np.float32, ["C", "A"])
+    if found.dtype.kind not in "iub":
+        raise SignwiseError(f"{name} must hold whole numbers, such as tokens, got {found.dtype}")
+    limits = np.iinfo(np.int32)
+    if found.size and not limits.min <= int(found.min()) <= int(found.max()) <= limits.max:
+        raise SignwiseError(f"{name} must hold numbers of 32 bits, got {found.min()} to {found.max()}")
+    return np.require(found, np.int32, ["C", "A"])
+
+
+def only(what: str, listed: Sequence[T]) -> T:
+    """The only input or output of a program."""
+    if len(listed) != 1:
+        raise SignwiseError(f"the program has {len(listed)} {what}s, not one: see its {what}s")
+    return listed[0]
+
+
+def _listed(examples: Examples) -> tuple[npt.NDArray[Any], ...]:
+    """One array per input; a list of numbers is an array."""
+    return examples if isinstance(examples, tuple) else (examples,)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:

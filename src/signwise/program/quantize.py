@@ -15,16 +15,18 @@ first and last layers) stays float32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
 from signwise.program import operations as ops
-from signwise.program.operations import Quantized, Shape, Tensors
+from signwise.program.checks import Input
+from signwise.program.operations import Operation, Quantized, Tensors
 from signwise.program.reference import values
 
 BATCH = 16
@@ -32,11 +34,16 @@ SAMPLE = 2**13  # numbers per value and batch of examples that enter the sample
 
 
 class Calibrated(NamedTuple):
-    """The operations with 8-bit results, their tensors and the number of the output."""
+    """A program with 8-bit results, in parts."""
 
-    ops: tuple[ops.Operation, ...]
+    inputs: tuple[Input, ...]
+    ops: tuple[Operation, ...]
     tensors: Tensors
-    output: int
+    outputs: tuple[int, ...]
+
+    def made(self) -> Iterator[tuple[int, Operation]]:
+        """Every operation with the number of the value that it makes."""
+        return enumerate(self.ops, start=len(self.inputs))
 
 
 @dataclass
@@ -87,47 +94,59 @@ class Range:
 
 
 def quantize(
+    inputs: Sequence[Input],
     operations: Sequence[ops.Operation],
     tensors: Tensors,
-    output: int,
-    examples: npt.NDArray[np.float32],
+    outputs: Sequence[int],
+    examples: Sequence[npt.NDArray[Any]],
     *,
     six_bit_inputs: bool = True,
 ) -> Calibrated:
     """The same operations with 8-bit integers where binary layers read.
 
     Args:
+        inputs: of the program.
         operations: with float32 results.
         tensors: by name.
-        output: the number of the program's output, which stays float32.
-        examples: typical inputs, ``(count, *input_shape)``.
+        outputs: the numbers of the program's outputs, which stay float32.
+        examples: typical inputs, ``(count, *shape)`` for each.
         six_bit_inputs: give the inputs of 3x3 convolutions six bits.
     """
-    if len(examples) == 0:
+    if len(examples[0]) == 0:
         raise SignwiseError("calibration needs at least one example")
     if any(operation.out is not None for operation in operations):
         raise SignwiseError("the program has 8-bit activations already: quantize the float32 program")
     if not any(operation.integer_inputs for operation in operations):
         raise SignwiseError("8-bit activations are for binary layers, and the program has none: keep it in float32")
-    floats = _with_quantizable_input(operations, tensors, output, examples.shape[1:])
+    floats = _with_quantizable_inputs(Calibrated(tuple(inputs), tuple(operations), tensors, tuple(outputs)))
     types = _calibrated_types(floats, examples, six_bit_inputs)
     _spread_backward_(floats, types)
     _spread_forward_(floats, types)
-    quantized = tuple(replace(operation, out=types.get(index + 1)) for index, operation in enumerate(floats.ops))
-    return floats._replace(ops=quantized)
+    return floats._replace(ops=tuple(replace(operation, out=types.get(value)) for value, operation in floats.made()))
 
 
-def _with_quantizable_input(
-    operations: Sequence[ops.Operation], tensors: Tensors, output: int, input_shape: Shape
-) -> Calibrated:
-    """A program's input is float32; where a binary layer reads it, an affine that changes nothing makes it integers."""
-    if not any(0 in operation.integer_inputs for operation in operations):
-        return Calibrated(tuple(operations), tensors, output)
+def _with_quantizable_inputs(program: Calibrated) -> Calibrated:
+    """Inputs are float32; where a binary layer reads one, an affine map that changes nothing makes it integers."""
+    for number in range(len(program.inputs)):
+        if any(number in operation.integer_inputs for operation in program.ops):
+            program = _with_identity(program, number)
+    return program
+
+
+def _with_identity(program: Calibrated, number: int) -> Calibrated:
+    """The program with an affine map after one input, which all others read instead."""
+    first, tensors = len(program.inputs), program.tensors
     scale, bias = _free_name("input.scale", tensors), _free_name("input.bias", tensors)
-    identity = ops.Affine(inputs=(0,), scale=scale, bias=bias)
-    shifted = [replace(operation, inputs=tuple(value + 1 for value in operation.inputs)) for operation in operations]
-    ones, zeros = np.ones(input_shape[0], np.float32), np.zeros(input_shape[0], np.float32)
-    return Calibrated((identity, *shifted), {**tensors, scale: ones, bias: zeros}, output + 1)
+    identity = ops.Affine(inputs=(number,), scale=scale, bias=bias)
+
+    def moved(value: int) -> int:
+        return first if value == number else value if value < first else value + 1
+
+    shifted = [replace(operation, inputs=tuple(map(moved, operation.inputs))) for operation in program.ops]
+    channels = program.inputs[number].shape[0]
+    added = {scale: np.ones(channels, np.float32), bias: np.zeros(channels, np.float32)}
+    outputs = tuple(value if value < first else value + 1 for value in program.outputs)
+    return Calibrated(program.inputs, (identity, *shifted), {**tensors, **added}, outputs)
 
 
 def _free_name(name: str, tensors: Tensors) -> str:
@@ -139,37 +158,41 @@ def _free_name(name: str, tensors: Tensors) -> str:
 
 
 def _calibrated_types(
-    program: Calibrated, examples: npt.NDArray[np.float32], six_bit_inputs: bool
+    program: Calibrated, examples: Sequence[npt.NDArray[Any]], six_bit_inputs: bool
 ) -> dict[int, Quantized]:
     ranges = {value: Range() for operation in program.ops for value in operation.integer_inputs}
     generator = np.random.default_rng(0)
-    for start in range(0, len(examples), BATCH):
-        batch = examples[start : start + BATCH]
+    for start in range(0, len(examples[0]), BATCH):
+        batch = [array[start : start + BATCH] for array in examples]
         for value, numbers in values(program.ops, program.tensors, batch, np.float32):
             if value in ranges:
                 if not np.isfinite(numbers).all():
                     raise SignwiseError(f"value {value} of the program is not finite for a calibration example")
                 ranges[value].see(numbers, generator)
     gaining = {operation.inputs[0] for operation in program.ops if operation.gains_from_six_bits}
-    return {value: seen.quantized(six_bit_inputs and value in gaining) for value, seen in ranges.items()}
+    found = {value: seen.quantized(six_bit_inputs and value in gaining) for value, seen in ranges.items()}
+    # Signs need no calibration: -1 and +1 are integers already.
+    signs = {value: operation.exact_type for value, operation in program.made() if isinstance(operation, ops.Sign)}
+    return found | {value: exact for value, exact in signs.items() if value in found}
 
 
 def _spread_backward_(program: Calibrated, types: dict[int, Quantized]) -> None:
     """Make integers before operations that only move numbers, where nothing else reads the value."""
-    reads = [value for operation in program.ops for value in operation.inputs]
-    for index in reversed(range(len(program.ops))):
-        operation = program.ops[index]
-        if operation.moves_numbers and index + 1 in types:
-            for value in operation.inputs:
-                if value not in (0, program.output) and reads.count(value) == 1:
-                    types.setdefault(value, types[index + 1])
+    readers = Counter(value for operation in program.ops for value in operation.inputs)
+    fixed = {*range(len(program.inputs)), *program.outputs}
+    for value, operation in reversed(list(program.made())):
+        made = types.get(value)
+        if made is not None and operation.exact_result(made) == made:
+            for read in operation.inputs:
+                if read not in fixed and readers[read] == 1:
+                    types.setdefault(read, made)
 
 
 def _spread_forward_(program: Calibrated, types: dict[int, Quantized]) -> None:
     """Keep integers where an operation on integers gives integers without loss."""
-    for value, operation in enumerate(program.ops, start=1):
+    for value, operation in program.made():
         inputs = {types.get(read) for read in operation.inputs}
-        if len(inputs) == 1 and value not in types and value != program.output:
+        if len(inputs) == 1 and value not in types and value not in program.outputs:
             read = inputs.pop()
             exact = None if read is None else operation.exact_result(read)
             if exact is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -18,21 +18,25 @@ class Runnable(Protocol):
     """What a session needs of a program; :class:`signwise.Program` offers it."""
 
     @property
-    def input_shape(self) -> tuple[int, ...]: ...
+    def version(self) -> int:
+        """The version of the program's file: an older library does not know all operations of a newer one."""
 
     @property
-    def output_shape(self) -> tuple[int, ...]: ...
+    def outputs(self) -> tuple[int, ...]: ...
 
     @property
-    def output(self) -> int: ...
+    def shapes(self) -> tuple[tuple[int, ...], ...]: ...
 
-    def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Check a batch; returns it in float32, C-contiguous and aligned."""
+    @property
+    def types(self) -> tuple[Any, ...]: ...
+
+    def as_inputs(self, inputs: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Check a batch; returns it in float32 or int32, C-contiguous and aligned."""
 
     def native_operations(self) -> Iterable[native.Operation]:
         """The operations for the native library, in order."""
 
-    def reference(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def reference(self, *inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """The outputs without the native library."""
 
 
@@ -57,16 +61,16 @@ class Session(Generic[P]):
         self.native = _prepare(program, self.threads)
         self.isa = None if self.native is None else native.isa()
 
-    def __call__(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """The outputs for a batch, ``(batch, *output_shape)`` in float32.
+    def __call__(self, *inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """The outputs for a batch: ``(batch, *output_shape)`` in float32, or a tuple of several.
 
         Args:
-            examples: ``(batch, *input_shape)``, of any real type.
+            inputs: ``(batch, *shape)`` for each input of the program, of any real type.
         """
         if self.native is None:
-            return self.program.reference(examples)
-        batch = self.program.as_input(examples)
-        outputs = np.empty((len(batch), *self.program.output_shape), np.float32)
+            return self.program.reference(*inputs)
+        (batch,) = self.program.as_inputs(inputs)
+        outputs = np.empty((len(batch), *self.program.shapes[self.program.outputs[0]]), np.float32)
         self.native.run(batch, outputs)
         return outputs
 
@@ -76,6 +80,11 @@ class Session(Generic[P]):
 
     def __repr__(self) -> str:
         return f"Session({self.program!r}, threads={self.threads}, isa={self.isa or 'numpy'})"
+
+
+def one_or_tuple(outputs: Sequence[npt.NDArray[Any]]) -> Any:
+    """The only output itself, several as a tuple."""
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 def thread_count(threads: int | None) -> int:
@@ -89,10 +98,10 @@ def thread_count(threads: int | None) -> int:
 
 def _prepare(program: Runnable, threads: int) -> native.NativeProgram | None:
     library = native.library()
-    if library is None:
+    if library is None or program.version > 1:
         return None
-    prepared = native.NativeProgram(library, program.input_shape, threads)
+    prepared = native.NativeProgram(library, program.shapes[0], threads)
     for operation in program.native_operations():
         prepared.add(operation)
-    prepared.finish(program.output)
+    prepared.finish(program.outputs[0])
     return prepared

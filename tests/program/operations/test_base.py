@@ -29,7 +29,7 @@ def conv(**changes: Any) -> ops.Conv:
 
 
 def test_every_operation_has_its_number_in_the_c_header() -> None:
-    numbers = {kind.upper(): operation.number for kind, operation in ops.KINDS.items()}
+    numbers = {kind.upper(): operation.number for kind, operation in ops.KINDS.items() if operation.since == 1}
     kinds = {name: number for name, number in enumerated().items() if name in numbers}
     assert numbers == kinds
     assert len(set(numbers.values())) == len(numbers)
@@ -37,7 +37,7 @@ def test_every_operation_has_its_number_in_the_c_header() -> None:
 
 def test_the_header_names_no_operation_that_python_lacks() -> None:
     others = {"OK", "ERROR", "FLOAT32", *(name.upper() for name in ops.LIMITS)}
-    assert set(enumerated()) - others == {kind.upper() for kind in ops.KINDS}
+    assert set(enumerated()) - others <= {kind.upper() for kind in ops.KINDS}
 
 
 @pytest.mark.parametrize("name", ["uint8", "int8", "uint6"])
@@ -117,7 +117,9 @@ def test_only_binary_layers_ask_for_integers() -> None:
 def test_operations_that_only_move_numbers_are_exact_on_integers() -> None:
     read = ops.Quantized(type="int8", scale=0.5)
     moving = {kind for kind, operation in ops.KINDS.items() if operation.moves_numbers}
-    assert moving == {"maxpool", "pad_channels", "flatten", "concat"}
+    moving_shapes = {"transpose", "reshape", "slice", "pad", "expand"}
+    assert moving == {"maxpool", "pad_channels", "flatten", "concat", *moving_shapes}
+    assert ops.Pad(inputs=(0,), before=(1,), after=(0,), value=1.5).exact_result(read) is None
     assert ops.Flatten(inputs=(0,)).exact_result(read) == read
     assert ops.Relu(inputs=(0,)).exact_result(read) is None
 

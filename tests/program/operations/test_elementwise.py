@@ -66,7 +66,7 @@ def test_a_softmax_of_large_numbers_equals_pytorch() -> None:
     ("operation", "shapes", "message"),
     [
         (ops.Add(inputs=(0, 1)), [(3,), (4,)], r"adds shapes \[3\] and \[4\], which differ"),
-        (ops.Softmax(inputs=(0,)), [(3, 2, 2)], r"needs a vector, but its input has shape \[3, 2, 2\]"),
+        (ops.Softmax(inputs=(0,), axis=3), [(3, 2, 2)], r"axis 3 is beyond the shape \[3, 2, 2\] of its input"),
         (ops.GlobalPool(inputs=(0,)), [(3,)], r"needs an image, but its input has shape \[3\]"),
         (ops.Concat(inputs=(0, 1)), [(3, 2, 2), (3, 2, 3)], "which differ beyond the channels"),
     ],

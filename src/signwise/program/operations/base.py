@@ -5,13 +5,15 @@ An operation is defined in one place, its class:
     attributes           dataclass fields, checked when the operation is made
     kind, number         its name in the file and its number in the C interface (csrc/signwise.h)
     output_shape         from the shapes of its inputs
+    output_type          from the types of its inputs: float32, or int32 for token numbers
     tensors              the tensors it reads, with their types and shapes
     work, padded_size    what it costs, for the limits in :mod:`signwise.program.checks`
     evaluate             its meaning, in numpy
     native_fields        its attributes under the names of the C structure
     moves_numbers, ...   what quantization may do with it
 
-Shapes leave the batch out: ``(channels, height, width)`` for images, ``(features,)`` for vectors.
+Shapes leave the batch out: ``(channels, height, width)`` for images, ``(tokens, features)`` for sequences,
+``(features,)`` for vectors. A value has at most six dimensions.
 
 Values are float32 or, where an operation has an ``out``, 8-bit integers q with a scale s that represent s * q:
 
@@ -39,10 +41,14 @@ Pair: TypeAlias = tuple[int, int]  # height, width
 Padding: TypeAlias = tuple[int, int, int, int]  # top, left, bottom, right
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
-NativeField: TypeAlias = Union[int, tuple[int, ...], npt.NDArray[Any], None]
+NativeField: TypeAlias = Union[int, tuple[int, ...], tuple[float, ...], npt.NDArray[Any], None]
+ValueType: TypeAlias = Literal["float32", "int32"]
 
 LARGEST_SIZE = 2**28  # channels, features: far beyond any network, small enough that products stay below 2**63
+LARGEST_RANK = 6  # dimensions of a value, batch aside
 LARGEST_WINDOW = 1024  # kernel, stride, dilation, padding: bounds what a small file may make a reader allocate
+
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint6": (0, 63)}  # smallest and largest integer of each type
 TYPE_NUMBERS = {"uint8": 1, "int8": 2, "uint6": 3}  # in the C interface
@@ -60,6 +66,43 @@ def check_integers(name: str, values: tuple[object, ...], count: int, low: int, 
         isinstance(value, int) and type(value) is not bool and low <= value <= high for value in values
     ):
         raise FormatError(f"{name} must be {count} integers from {low} to {high}, got {reprlib.repr(values)}")
+
+
+def check_sizes(name: str, values: object, low: int = 1, ranks: tuple[int, int] = (0, LARGEST_RANK)) -> None:
+    """A list of sizes: one per dimension of a value."""
+    listed = isinstance(values, tuple) and ranks[0] <= len(values) <= ranks[1]
+    if not listed or not all(type(value) is int and low <= value <= LARGEST_SIZE for value in values):  # type: ignore[attr-defined]
+        count = f"{ranks[0]} to {ranks[1]} integers from {low} to {LARGEST_SIZE}"
+        raise FormatError(f"{name} must be {count}, got {reprlib.repr(values)}")
+
+
+def check_axes(name: str, values: object) -> None:
+    """A list of different dimensions, in rising order: one spelling per meaning."""
+    check_sizes(name, values, low=0, ranks=(1, LARGEST_RANK))
+    assert isinstance(values, tuple)
+    if list(values) != sorted(set(values)):
+        raise FormatError(f"{name} must rise, got {list(values)}")
+
+
+def check_within(name: str, axes: Sequence[int], shape: Shape) -> None:
+    """Every axis is a dimension of the shape."""
+    if max(axes) >= len(shape):
+        raise FormatError(f"{name} {max(axes)} is beyond the shape {list(shape)} of its input")
+
+
+def check_number(name: str, value: object) -> None:
+    if type(value) is not float or not math.isfinite(value) or not is_float32(value):
+        raise FormatError(f"{name} must be a finite number, exactly a float32, got {reprlib.repr(value)}")
+
+
+def is_float32(value: float) -> bool:
+    """Whether float32 holds the number exactly, so that every reader computes with the same one."""
+    return abs(value) <= LARGEST_FLOAT32 and float(struct.unpack("<f", struct.pack("<f", value))[0]) == value
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise FormatError(f"{name} must be one of {', '.join(choices)}, got {reprlib.repr(value)}")
 
 
 def check_flag(name: str, value: object) -> None:
@@ -97,7 +140,7 @@ class Quantized:
         # Within these bounds the scale, its inverse and 255 times either are all normal float32 numbers.
         if type(self.scale) is not float or not 1e-30 <= self.scale <= 1e30:
             raise FormatError(f"out.scale must be a number from 1e-30 to 1e30, got {reprlib.repr(self.scale)}")
-        if float(struct.unpack("<f", struct.pack("<f", self.scale))[0]) != self.scale:
+        if not is_float32(self.scale):
             raise FormatError(f"out.scale must be exactly a float32, got {self.scale!r}")
 
     @property
@@ -130,13 +173,19 @@ class Operation:
     """One step of a program.
 
     Args:
-        inputs: the values it reads. Value 0 is the program's input, value i + 1 the result of operation i.
+        inputs: the values it reads. The program's inputs come first, then the result of each operation, in order.
         out: the 8-bit type of its result, or ``None`` for float32.
     """
 
     kind: ClassVar[str]
     number: ClassVar[int]
     arity: ClassVar[tuple[int, int]] = (1, 1)
+    since: ClassVar[int] = 2
+    """The version of the file that this kind came with."""
+    added_attributes: ClassVar[tuple[str, ...]] = ()
+    """Attributes that came with version 2, on a kind that is older."""
+    number_attributes: ClassVar[tuple[str, ...]] = ()
+    """Attributes that hold real numbers, which JSON may write without a point."""
     tensor_attributes: ClassVar[tuple[str, ...]] = ()
     moves_numbers: ClassVar[bool] = False
     """Whether the result only picks, moves or joins numbers of the inputs (and zeros): exact on integers, too."""
@@ -155,9 +204,16 @@ class Operation:
             raise FormatError(f"out must be null or a type with a scale, got {reprlib.repr(self.out)}")
 
     @classmethod
-    def attributes(cls) -> list[str]:
-        """The names of the attributes that this kind has beside ``inputs`` and ``out``."""
-        return [attribute.name for attribute in fields(cls) if attribute.name not in ("inputs", "out")]
+    def attributes(cls, version: int = 2) -> list[str]:
+        """The names of the attributes that this kind has beside ``inputs`` and ``out`` in a file of this version."""
+        absent = {"inputs", "out", *(cls.added_attributes if version == 1 else ())}
+        return [attribute.name for attribute in fields(cls) if attribute.name not in absent]
+
+    def version(self, inputs: Sequence[Shape]) -> int:
+        """The oldest version of the file that can hold the operation, for inputs of these shapes."""
+        defaults = {attribute.name: attribute.default for attribute in fields(self)}
+        is_new = any(getattr(self, name) != defaults[name] for name in self.added_attributes)
+        return 2 if is_new else self.since
 
     @property
     def tensor_names(self) -> dict[str, str]:
@@ -168,6 +224,12 @@ class Operation:
     def output_shape(self, inputs: Sequence[Shape]) -> Shape:
         """The shape of the result; a :class:`FormatError` where the inputs do not fit."""
         return inputs[0]
+
+    def output_type(self, inputs: Sequence[ValueType]) -> ValueType:
+        """The type of the result; a :class:`FormatError` where the operation cannot read integers such as tokens."""
+        if "int32" in inputs:
+            raise FormatError("reads a value of whole numbers (int32), which only embedding and moves may read")
+        return "float32"
 
     def tensors(self, inputs: Sequence[Shape]) -> Iterator[TensorSpec]:
         """The tensors that the operation needs for inputs of these shapes."""
@@ -204,6 +266,37 @@ class Operation:
         return read if self.moves_numbers else None
 
 
+class MovesIntegers(Operation):
+    """An operation that moves numbers of either type, tokens as well as activations."""
+
+    def output_type(self, inputs: Sequence[ValueType]) -> ValueType:
+        if inputs[0] == "int32" and self.out is not None:
+            raise FormatError("out must be null for a value of whole numbers (int32)")
+        return inputs[0]
+
+
+def broadcast_shape(first: Shape, second: Shape) -> Shape:
+    """numpy's rule: aligned at the last dimension, dimensions of one are repeated.
+
+    Example:
+        >>> broadcast_shape((8, 1, 1), (8, 5, 6))
+        (8, 5, 6)
+    """
+    rank = max(len(first), len(second))
+    pairs = zip((1,) * (rank - len(first)) + first, (1,) * (rank - len(second)) + second, strict=True)
+    shape = []
+    for one, other in pairs:
+        if one != other and 1 not in (one, other):
+            raise FormatError(f"shapes {list(first)} and {list(second)} do not broadcast")
+        shape.append(max(one, other))
+    return tuple(shape)
+
+
+def aligned(value: Array, rank: int) -> Array:
+    """(batch, ...) with dimensions of one after the batch, so that numpy broadcasts examples of different ranks."""
+    return value.reshape(value.shape[0], *[1] * (rank + 1 - value.ndim), *value.shape[1:])
+
+
 def need_image(shape: Shape) -> tuple[int, int, int]:
     """Channels, height and width; a :class:`FormatError` for any other shape."""
     if len(shape) != 3:
@@ -212,8 +305,15 @@ def need_image(shape: Shape) -> tuple[int, int, int]:
     return channels, height, width
 
 
+def need_channels(shape: Shape) -> Shape:
+    """The shape itself; a :class:`FormatError` for single numbers, which have no channels."""
+    if not shape:
+        raise FormatError("needs channels, but its input is one number per example")
+    return shape
+
+
 def per_channel(numbers: npt.NDArray[Any], like: Array) -> Array:
-    """(channels,) -> (1, channels, 1, 1) beside images, (1, channels) beside vectors."""
+    """(channels,) -> (1, channels, 1, ...): dimension 1 of a batch."""
     return numbers.astype(like.dtype).reshape(1, -1, *[1] * (like.ndim - 2))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from signwise.errors import FormatError
 from signwise.program.operations.base import (
+    LARGEST_RANK,
     Array,
     NativeField,
     Operation,
@@ -17,7 +18,10 @@ from signwise.program.operations.base import (
     Tensors,
     TensorSpec,
     check_flag,
+    check_integer,
     check_tensor_name,
+    check_within,
+    need_channels,
     per_channel,
     relu_if,
 )
@@ -28,6 +32,7 @@ class Affine(Operation):
     """y = relu(scale * x + bias), scale and bias per channel: a batch norm that follows no layer with weights."""
 
     kind: ClassVar[str] = "affine"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 2
     tensor_attributes: ClassVar[tuple[str, ...]] = ("scale", "bias")
 
@@ -40,6 +45,9 @@ class Affine(Operation):
         check_tensor_name("scale", self.scale)
         check_tensor_name("bias", self.bias)
         check_flag("relu", self.relu)
+
+    def output_shape(self, inputs: Sequence[Shape]) -> Shape:
+        return need_channels(inputs[0])
 
     def tensors(self, inputs: Sequence[Shape]) -> Iterator[TensorSpec]:
         yield TensorSpec("scale", self.scale, np.float32, inputs[0][:1])
@@ -59,6 +67,7 @@ class Relu(Operation):
     """y = max(x, 0)."""
 
     kind: ClassVar[str] = "relu"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 3
 
     def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
@@ -70,6 +79,7 @@ class Add(Operation):
     """y = relu(a + b), for two values of one shape."""
 
     kind: ClassVar[str] = "add"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 4
     arity: ClassVar[tuple[int, int]] = (2, 2)
 
@@ -94,17 +104,44 @@ class Add(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Operation):
-    """exp(x) / sum(exp(x)) of a vector."""
+    """exp(x) / sum(exp(x)) along one dimension, or its logarithm.
+
+    Args:
+        axis: the dimension, batch aside.
+        log: whether the result is the logarithm.
+    """
 
     kind: ClassVar[str] = "softmax"
+    since: ClassVar[int] = 1
+    added_attributes: ClassVar[tuple[str, ...]] = ("axis", "log")
     number: ClassVar[int] = 11
 
+    axis: int = 0
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("axis", self.axis, 0, LARGEST_RANK - 1)
+        check_flag("log", self.log)
+
+    def version(self, inputs: Sequence[Shape]) -> int:
+        return super().version(inputs) if len(inputs[0]) == 1 else 2
+
     def output_shape(self, inputs: Sequence[Shape]) -> Shape:
-        if len(inputs[0]) != 1:
-            raise FormatError(f"needs a vector, but its input has shape {list(inputs[0])}")
+        check_within("axis", (self.axis,), inputs[0])
         return inputs[0]
 
     def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
-        powers = np.exp(inputs[0] - inputs[0].max(axis=1, keepdims=True))
-        made: Array = powers / powers.sum(axis=1, keepdims=True)
-        return made
+        return softmax(inputs[0], self.axis + 1, self.log)
+
+    def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
+        return {"axes": (self.axis,), "flags": int(self.log)} if self.axis or self.log else {}
+
+
+def softmax(values: Array, axis: int, log: bool = False) -> Array:
+    """exp(x) / sum(exp(x)) along an axis; the largest is subtracted first, so that nothing overflows."""
+    below = values - values.max(axis=axis, keepdims=True)
+    powers = np.exp(below)
+    total = powers.sum(axis=axis, keepdims=True)
+    made: Array = below - np.log(total) if log else powers / total
+    return made

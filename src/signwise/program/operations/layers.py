@@ -34,7 +34,6 @@ from signwise.program.operations.base import (
     need_image,
     pad,
     padded_size,
-    per_channel,
     positions,
     relu_if,
     window_shape,
@@ -141,11 +140,13 @@ class Weighted(Operation):
             raise FormatError(f"the residual has shape {list(inputs[1])}, the result {list(output)}")
         return output
 
-    def _epilogue(self, total: Array, residual: Sequence[Array], tensors: Tensors) -> Array:
+    def _epilogue(self, total: Array, residual: Sequence[Array], tensors: Tensors, axis: int = 1) -> Array:
+        spread = [1] * total.ndim
+        spread[axis] = -1
         if self.scale is not None:
-            total = total * per_channel(tensors[self.scale], total)
+            total = total * tensors[self.scale].astype(total.dtype).reshape(spread)
         if self.bias is not None:
-            total = total + per_channel(tensors[self.bias], total)
+            total = total + tensors[self.bias].astype(total.dtype).reshape(spread)
         if residual:
             total = total + residual[0]
         return relu_if(self.relu, total)
@@ -163,6 +164,7 @@ class Conv(Weighted):
     """
 
     kind: ClassVar[str] = "conv"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 0
 
     out_channels: int
@@ -236,9 +238,10 @@ class Conv(Weighted):
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Weighted):
-    """A fully connected layer on a vector."""
+    """A fully connected layer on a vector, or on each vector along the last dimension, such as the tokens of a text."""
 
     kind: ClassVar[str] = "dense"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 1
 
     out_features: int
@@ -249,17 +252,20 @@ class Dense(Weighted):
         check_integer("out_features", self.out_features, 1, LARGEST_SIZE)
         check_integer("in_features", self.in_features, 1, LARGEST_SIZE)
 
+    def version(self, inputs: Sequence[Shape]) -> int:
+        return super().version(inputs) if len(inputs[0]) == 1 else 2
+
     def output_shape(self, inputs: Sequence[Shape]) -> Shape:
-        if inputs[0] != (self.in_features,):
+        if inputs[0][-1:] != (self.in_features,):
             raise FormatError(f"in_features is {self.in_features}, but its input has shape {list(inputs[0])}")
-        return self._check_shapes(inputs, (self.out_features,))
+        return self._check_shapes(inputs, (*inputs[0][:-1], self.out_features))
 
     def weight_shape(self, read: Shape) -> Shape:
         return (self.out_features, self.in_features)
 
     def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
         weight = self.unpacked_weight(tensors, inputs[0].shape[1:]).astype(inputs[0].dtype)
-        return self._epilogue(inputs[0] @ weight.T, inputs[1:], tensors)
+        return self._epilogue(inputs[0] @ weight.T, inputs[1:], tensors, axis=-1)
 
     def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
         return super().native_fields(tensors) | {"out_channels": self.out_features}

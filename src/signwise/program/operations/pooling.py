@@ -73,6 +73,7 @@ class MaxPool(Pool):
     """The largest pixel of each window; the padding never wins."""
 
     kind: ClassVar[str] = "maxpool"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 5
     moves_numbers: ClassVar[bool] = True
 
@@ -86,6 +87,7 @@ class AvgPool(Pool):
     """The mean of each window; the padding counts as zeros, or not at all."""
 
     kind: ClassVar[str] = "avgpool"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 6
 
     count_include_pad: bool = True
@@ -117,6 +119,7 @@ class GlobalPool(Operation):
     """The mean of each channel: ``(channels, height, width)`` to ``(channels,)``."""
 
     kind: ClassVar[str] = "globalpool"
+    since: ClassVar[int] = 1
     number: ClassVar[int] = 7
 
     def output_shape(self, inputs: Sequence[Shape]) -> Shape:
