@@ -216,7 +216,9 @@ class Program:
 
     def reference(self, *inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """The outputs for a batch by numpy alone: slow, and what the kernels are tested against."""
-        return one_or_tuple(reference.run(self.ops, self.tensors, self.outputs, self.as_inputs(inputs)))
+        found = reference.run(self.ops, self.tensors, self.outputs, self.as_inputs(inputs))
+        outputs: npt.NDArray[np.float32] = one_or_tuple(found)
+        return outputs
 
     def as_input(self, examples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A batch for a program with one input; see :meth:`as_inputs`."""

@@ -200,8 +200,9 @@ class Slice(MovesIntegers):
         return tuple(len(range(*along)) for along in zip(self.starts, self.stops, self.steps, strict=True))
 
     def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
-        parts = [slice(*along) for along in zip(self.starts, self.stops, self.steps, strict=True)]
-        part: Array = inputs[0][(slice(None), *parts)]
+        parts = (slice(*along) for along in zip(self.starts, self.stops, self.steps, strict=True))
+        where = (slice(None), *parts)
+        part: Array = inputs[0][where]
         return part
 
     def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
