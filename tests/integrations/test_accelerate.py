@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ pytest.importorskip("accelerate")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "accelerate_loop.py"
 
+CPU = os.environ | {"ACCELERATE_USE_CPU": "true"}  # as `accelerate launch --cpu` sets it
+
 pytestmark = pytest.mark.slow
 
 
@@ -22,14 +25,14 @@ def command(folder: Path, *arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=CPU)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def test_a_killed_training_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole = run(*command(tmp_path / "whole", "--epochs", "2"))
-    killed = subprocess.Popen([sys.executable, *command(tmp_path / "killed", "--epochs", "2")])
+    killed = subprocess.Popen([sys.executable, *command(tmp_path / "killed", "--epochs", "2")], env=CPU)
     while killed.poll() is None and not (tmp_path / "killed" / "epoch").exists():
         time.sleep(0.01)
     killed.kill()

@@ -21,6 +21,7 @@ _EXAMPLES = """examples:
   signwise train lenet5-mnist --epochs 5             a first look: a few minutes on a CPU
   signwise train lenet5-mnist --bits 32              the full-precision baseline of the paper's experiment
   signwise train resnet18-cifar10 --data ~/cifar     with files that you already have
+  signwise train lenet5-mnist --init-from runs/lenet5-mnist-32bit --distill
   signwise train lenet5-mnist --resume               continue after a crash, a kill or Ctrl-C
   torchrun --nproc-per-node 8 --max-restarts 3 -m signwise train resnet18-cifar10 --resume
 """
@@ -57,6 +58,10 @@ _HELP = {
     "seed": "seed of initialization, order and augmentation",
     "train_samples": "train on the first N images only, for a quick look",
     "test_samples": "test on the first N images only (default: N of --train-samples)",
+    "init_from": "start from a trained network: a run's folder, a .safetensors file or a .pt state dict",
+    "distill": "let the float network of --init-from teach, too",
+    "distill_temperature": "how much the teacher's outputs are softened",
+    "distill_weight": "share of the teacher in the loss",
     "validation_samples": "keep N training images out of training, and test on them instead of the test set",
 }
 _OTHER_FLAGS = {"learning_rate": "--lr", "compiled": "--compile"}
@@ -153,10 +158,11 @@ def add(subparsers: Any) -> None:
 
 
 def default_folder(recipe: Recipe) -> Path:
-    """The folder of a run without ``--out``: the recipe's name, with bits and seed unless they are the usual ones."""
+    """The folder of a run without ``--out``: the recipe's name, with what differs from its usual form."""
     bits = "" if recipe.bits == 1 else f"-{recipe.bits}bit"
     seed = "" if recipe.seed == 0 else f"-seed{recipe.seed}"
-    return Path("runs") / f"{recipe.name}{bits}{seed}"
+    tuned = "" if recipe.init_from is None else "-tuned"
+    return Path("runs") / f"{recipe.name}{bits}{tuned}{seed}"
 
 
 def _recorded_recipe(folder: Path, config: dict[str, Any], asked: dict[str, Any]) -> Recipe:
@@ -181,7 +187,12 @@ def _with_flags(message: str) -> str:
 def run(arguments: argparse.Namespace) -> int:
     """Train; the exit code is 0, or 128 + the number of the signal that stopped the run."""
     overrides = {name: value for name in _HELP if (value := getattr(arguments, name)) is not None}
-    recipe = get_recipe(arguments.recipe, arguments.bits or 1).changed(**overrides)
+    recipe = get_recipe(arguments.recipe, arguments.bits or 1)
+    if arguments.init_from is not None:
+        # Absolute, so that the run resumes from anywhere.
+        overrides["init_from"] = str(Path(arguments.init_from).expanduser().resolve())
+        recipe = recipe.fine_tuning(overrides["init_from"])
+    recipe = recipe.changed(**overrides)
     out = arguments.out or default_folder(recipe)
     fields = {entry.name: getattr(arguments, entry.name) for entry in dataclasses.fields(Options)}
     options = Options(**fields | {"watch": tuple(arguments.watch)})

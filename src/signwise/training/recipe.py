@@ -92,6 +92,11 @@ class Recipe:
         test_samples: test on the first N images only.
         validation_samples: keep this many images of the training set out of training and test on them instead, to
             choose settings without looking at the test set.
+        init_from: weights to start from: a run's folder, or a file with a state dict; see
+            :func:`~signwise.training.pretrained.read_pretrained`.
+        distill: let the float network of ``init_from`` teach, too.
+        distill_temperature: how much the teacher's outputs are softened.
+        distill_weight: share of the teacher in the loss.
 
     Example:
         >>> recipe = Recipe(name="tiny", model="lenet5", dataset="mnist", bits=32, epochs=10, batch_size=100,
@@ -133,6 +138,10 @@ class Recipe:
     train_samples: int | None = None
     test_samples: int | None = None
     validation_samples: int = 0
+    init_from: str | None = None
+    distill: bool = False
+    distill_temperature: float = 4.0
+    distill_weight: float = 0.5
 
     def __post_init__(self) -> None:
         self._check("bits", self.bits in (1, 32), "1 or 32")
@@ -150,6 +159,9 @@ class Recipe:
         for name in ("train_samples", "test_samples"):
             value = getattr(self, name)
             self._check(name, value is None or value >= 1, "at least 1")
+        self._check("distill", self.init_from is not None or not self.distill, "off without `init_from`")
+        self._check("distill_temperature", 0 < self.distill_temperature < math.inf, "positive")
+        self._check("distill_weight", 0 <= self.distill_weight <= 1, "in [0, 1]")
         self._check("warmup_epochs", 0 <= self.warmup_epochs <= self.epochs, f"in [0, {self.epochs}] (epochs)")
         rising = all(low < high for low, high in zip(self.decay_at, self.decay_at[1:], strict=False))
         inside = all(0 <= fraction <= 1 for fraction in self.decay_at)
@@ -189,6 +201,25 @@ class Recipe:
             # A quick look should be quick: a wide model takes longer to test 10,000 images than to train on 500.
             overrides["test_samples"] = overrides["train_samples"]
         return dataclasses.replace(self, **overrides)
+
+    def fine_tuning(self, init_from: str) -> Recipe:
+        """This recipe for weights that are trained already: a twentieth of the epochs, and a schedule that fits them.
+
+        Learning rate and weight decay fall along half a cosine and without warm-up. α is 1 after half of the steps: the
+        float network becomes binary in the first half, and the binary one recovers in the second.
+
+        Args:
+            init_from: where the weights are, see the setting of that name.
+
+        Example:
+            >>> from signwise.training import get_recipe
+            >>> recipe = get_recipe("lenet5-mnist").fine_tuning("runs/lenet5-mnist-32bit")
+            >>> recipe.epochs, recipe.t_alpha, recipe.warmup_epochs
+            (10, 0.5, 0)
+        """
+        t_alpha = None if self.bits == 32 else 0.5
+        epochs = max(1, self.epochs // 20)
+        return self.changed(init_from=init_from, epochs=epochs, warmup_epochs=0, decay="cosine", t_alpha=t_alpha)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as ``config.json`` stores them."""

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from signwise import datasets, provenance
 from signwise.datasets import ImageData
@@ -27,10 +27,17 @@ from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore
 from signwise.training.data import standardized_data
 from signwise.training.distributed import World, join_world
 from signwise.training.loop import Loop, Reporter
+from signwise.training.pretrained import (
+    Pretrained,
+    build_teacher,
+    distillation_loss,
+    load_pretrained_,
+    read_pretrained,
+)
 from signwise.training.recipe import ARITHMETIC, Options, Recipe
 from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
-from signwise.training.step import Stepper, build_model, steps_per_epoch
+from signwise.training.step import AddedLoss, Stepper, build_model, steps_per_epoch
 
 # What config.json records about each attempt at a run, the first one and every resumed one.
 ATTEMPT = ("started", "options", "processes", "job", "threads", "versions", "hardware", "revision")
@@ -124,13 +131,19 @@ def _train_in(
             if world.device.type == "cpu":
                 raise SignwiseError("`sync_batch_norm` needs an accelerator: PyTorch has none for the CPU")
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        stepper = Stepper(recipe, options, model, prepared, world)
+        pretrained = _pretrained(recipe, folder, world)
+        if pretrained is not None:
+            load_pretrained_(model, pretrained)  # a resumed run loads its checkpoint over it
+        added_loss = None
+        if recipe.distill and pretrained is not None:
+            added_loss = _distillation(recipe, build_teacher(recipe, len(data.classes), pretrained).to(world.device))
+        stepper = Stepper(recipe, options, model, prepared, world, added_loss)
         layers = watched_layers(model, options.watch)
         if folder is not None:
             tensorboard = [TensorBoardReporter(folder.path, layers)] if options.tensorboard else []
             # Records first: whoever sees an epoch in the terminal finds it on disk.
             audience = [MetricsReporter(folder), LayerStateReporter(folder, layers), *tensorboard, *audience]
-        progress, more_notes = _start_or_resume(stepper, options, folder, data)
+        progress, more_notes = _start_or_resume(stepper, options, folder, data, pretrained)
         loop = Loop(
             stepper,
             progress,
@@ -232,14 +245,46 @@ def _load(recipe: Recipe, options: Options, world: World) -> ImageData:
     return data if world.is_main else datasets.load(recipe.dataset, options.data)
 
 
+def _pretrained(recipe: Recipe, folder: RunFolder | None, world: World) -> Pretrained | None:
+    """The weights to start from; ``None`` without any, or for a resumed run that does not need them any more."""
+    if recipe.init_from is None:
+        return None
+    recorded, is_resumed = None, False
+    if folder is not None and (folder.path / "config.json").exists():
+        recorded = read_config(folder.path).get("pretrained", {}).get("sha256")
+        is_resumed = any((folder.path / name).exists() for name in (checkpoint.CURRENT, checkpoint.PREVIOUS))
+    # Rank 0 decides: other machines may not see the folder.
+    recorded, is_resumed = json.loads(world.broadcast_text(json.dumps([recorded, is_resumed])))
+    if is_resumed and not recipe.distill:
+        return None
+    pretrained = read_pretrained(recipe.init_from)
+    if recorded not in (None, pretrained.sha256):
+        raise SignwiseError(
+            f"{pretrained.path} has changed since the run was begun with it: restore the file, or choose another `out`"
+        )
+    return pretrained
+
+
+def _distillation(recipe: Recipe, teacher: nn.Module) -> AddedLoss:
+    def loss(hard: Tensor, images: Tensor, outputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            taught = teacher(images)
+        soft = distillation_loss(outputs, taught, recipe.distill_temperature)
+        return (1 - recipe.distill_weight) * hard + recipe.distill_weight * soft
+
+    return loss
+
+
 def _start_or_resume(
-    stepper: Stepper, options: Options, folder: RunFolder | None, data: ImageData
+    stepper: Stepper, options: Options, folder: RunFolder | None, data: ImageData, pretrained: Pretrained | None
 ) -> tuple[Progress, tuple[str, ...]]:
     found, notes = None, list[str]()
     if folder is not None:
         found, damaged = checkpoint.read(folder.path)
         notes = [f"{note}; resuming from the checkpoint before it" for note in damaged]
         config = _config(stepper, options, data)
+        if pretrained is not None:
+            config["pretrained"] = {"path": str(pretrained.path), "sha256": pretrained.sha256}
         if (folder.path / "config.json").exists():
             config = _with_attempt(read_config(folder.path), config, found)
         elif found is not None:

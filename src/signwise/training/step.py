@@ -35,6 +35,10 @@ _SKIPS: dict[str, Skip] = {"first_and_last": first_and_last, "last": last, "none
 _TOTAL_PULL = 7.8
 
 
+AddedLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Takes the cross-entropy, the images and the outputs of a batch, and returns the loss to train on."""
+
+
 class DivergenceError(SignwiseError):
     """Training has diverged: the loss or a weight is NaN or infinite."""
 
@@ -136,13 +140,23 @@ class Stepper:
         model: the model, on the world's device.
         data: the data, on the same device.
         world: the processes that train together.
+        added_loss: what the loss of a batch has beside the cross-entropy.
 
     Raises:
         SignwiseError: the batch does not divide among the processes.
     """
 
-    def __init__(self, recipe: Recipe, options: Options, model: nn.Module, data: TrainingData, world: World) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        options: Options,
+        model: nn.Module,
+        data: TrainingData,
+        world: World,
+        added_loss: AddedLoss | None = None,
+    ) -> None:
         self.recipe, self.model, self.data, self.world = recipe, model, data, world
+        self._added_loss = added_loss
         count = len(data.train.images)
         # A partial last batch would be noisier than the rest: its images wait for the next epoch's order.
         self.batch_size = min(recipe.batch_size, count)
@@ -214,6 +228,8 @@ class Stepper:
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._bfloat16):
             outputs = self._forward(images)
             loss = F.cross_entropy(outputs, labels, label_smoothing=self.recipe.label_smoothing)
+            if self._added_loss is not None:
+                loss = self._added_loss(loss, images, outputs)
         self.optimizer.zero_grad()
         loss.backward()
         with torch.no_grad():

@@ -1,0 +1,91 @@
+"""How many epochs a trained float network needs to become binary and stay within one point of its error.
+
+    python benchmarks/fine_tuning.py lenet5-mnist --from runs/lenet5-mnist-32bit
+    python benchmarks/fine_tuning.py vgg_fast-cifar10 --from runs/vgg_fast-cifar10-32bit --bfloat16
+
+Fine-tunes for 1, 2, 3, ... epochs, each with a schedule of that length, until the last error is within a point of the
+float network's; once with labels alone and once with the float network as teacher. Enters the recipe's figures into
+results/fine-tuning.json. The errors are those of the last epoch, not the best, so that nothing is chosen on the test set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from signwise import datasets, provenance
+from signwise.reproduce.render import write_if_changed
+from signwise.training import Options, get_recipe, train
+from signwise.training.data import standardized_data
+from signwise.training.distributed import World
+from signwise.training.evaluate import score
+from signwise.training.pretrained import build_teacher, read_pretrained
+
+
+def float_error(recipe_name: str, source: str, data: Path | None, samples: int | None) -> float:
+    """The error of the float network on the test images, in percent."""
+    recipe = get_recipe(recipe_name).fine_tuning(source)
+    images = datasets.load(recipe.dataset, data)
+    model = build_teacher(recipe, len(images.classes), read_pretrained(source))
+    device = torch.device("cpu")
+    test = standardized_data(images, device, train_samples=1, test_samples=samples).test
+    return score(model, test, World(rank=0, size=1, device=device)).error
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Fine-tune with and without the teacher, longer and longer, until the error is near enough."""
+    source = str(arguments.source.resolve())
+    options = Options(data=arguments.data, device=arguments.device, bfloat16=arguments.bfloat16 or None)
+    base = float_error(arguments.recipe, source, arguments.data, arguments.samples)
+    print(f"float network: {base:.2f} %", flush=True)
+    rows = []
+    for distill in (False, True):
+        for epochs in arguments.epochs:
+            recipe = get_recipe(arguments.recipe).fine_tuning(source)
+            recipe = recipe.changed(epochs=epochs, distill=distill, train_samples=arguments.samples)
+            error = train(recipe, options=options).progress.last_error
+            assert error is not None
+            rows.append({"epochs": epochs, "distill": distill, "error": error})
+            print(f"{epochs} epochs{', distilled' if distill else ''}: {error:.2f} %", flush=True)
+            if error <= base + arguments.within:
+                break
+    return {
+        "date": provenance.now(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+        "revision": provenance.revision(),
+        "recipe": arguments.recipe,
+        "dataset": get_recipe(arguments.recipe).dataset,
+        "float_error": base,
+        "float_sha256": read_pretrained(source).sha256,
+        "within": arguments.within,
+        "samples": arguments.samples,
+        "runs": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe")
+    parser.add_argument("--from", dest="source", type=Path, required=True, help="the float run, or its weights")
+    parser.add_argument("--epochs", type=int, nargs="+", default=[1, 2, 3, 5, 10, 20], help="lengths to try, rising")
+    parser.add_argument("--within", type=float, default=1.0, metavar="POINTS")
+    parser.add_argument("--samples", type=int, metavar="N", help="train and test on N images only, for a quick look")
+    parser.add_argument("--data", type=Path, help="where the data sets are (default: the cache)")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--bfloat16", action="store_true", help="mixed precision")
+    parser.add_argument("--out", type=Path, default=Path("results/fine-tuning.json"))
+    arguments = parser.parse_args()
+    measured = measure(arguments)
+    records = json.loads(arguments.out.read_text(encoding="utf-8"))["networks"] if arguments.out.exists() else []
+    records = [record for record in records if record["recipe"] != measured["recipe"]] + [measured]
+    text = json.dumps({"networks": sorted(records, key=lambda record: str(record["recipe"]))}, indent=2) + "\n"
+    write_if_changed(arguments.out, text)
+
+
+if __name__ == "__main__":
+    main()
