@@ -5,7 +5,7 @@
 
 Fine-tunes for 1, 2, 3, ... epochs, each with a schedule of that length, until the last error is within a point of the
 float network's; once with labels alone and once with the float network as teacher. Enters the recipe's figures into
-results/fine-tuning.json. The errors are those of the last epoch, not the best, so that nothing is chosen on the test set.
+results/fine-tuning.json. The errors are those of the last epoch, not the best: nothing is chosen on the test set.
 """
 
 from __future__ import annotations

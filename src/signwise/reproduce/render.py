@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from signwise.reproduce.experiments import PAPER_RESULTS, TARGETS, experiments, 
 from signwise.reproduce.records import Record, by_recipe
 from signwise.reproduce.tables import Table, full_results, method_title, name_title, recipe_title
 from signwise.training.evaluate import network_cost
+from signwise.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,8 +114,18 @@ def draw_if_changed(path: Path, digest: str, draw: Callable[[], Figure | None]) 
 
 
 def drawn_from(records: Sequence[Record]) -> str:
-    """The hash of everything that figures are drawn from."""
-    return hashlib.sha256("".join(record.to_json() for record in records).encode()).hexdigest()
+    """The hash of everything that figures are drawn from.
+
+    Settings at their defaults do not count: a setting that recipes gain later does not date the figures.
+    """
+    defaults = {entry.name: entry.default for entry in dataclasses.fields(Recipe)}
+    digest = hashlib.sha256()
+    for record in records:
+        content = json.loads(record.to_json())
+        recipe = content["recipe"].items()
+        content["recipe"] = {name: value for name, value in recipe if defaults.get(name) != value}
+        digest.update(json.dumps(content, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
 def _draw_state(records: Sequence[Record]) -> Figure | None:

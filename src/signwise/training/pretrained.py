@@ -56,8 +56,8 @@ def read_pretrained(source: str | Path) -> Pretrained:
     """Read weights to start from.
 
     Args:
-        source: a run's folder, whose best weights are taken; a ``.safetensors`` file; or any other file, such as ``.pt`` or
-            ``.ckpt``, with a state dict of ``torch.save``. No code from a file is run.
+        source: a run's folder, whose best weights are taken; a ``.safetensors`` file; or a file of ``torch.save`` that
+            holds a state dict, such as ``.pt`` or ``.ckpt``. No code from a file is run.
 
     Raises:
         FormatError: there is no such file, or it holds no state dict.
