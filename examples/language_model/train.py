@@ -1,0 +1,175 @@
+"""Train a small 1-bit language model on bytes, and write it as a GGUF file for llama.cpp.
+
+    python examples/language_model/train.py --out runs/kjv
+    torchrun --standalone --nproc-per-node 2 examples/language_model/train.py --out runs/kjv --shard
+
+Run the same command again after an interruption: it continues from its checkpoint. ``record.json`` holds the
+validation loss in bits per byte, with everything that it depends on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from corpus import batch_of, read_corpus, split, windows
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+
+import signwise as sw
+from signwise.atomic import atomic_write
+from signwise.provenance import write_record
+
+METHODS: dict[str, sw.Method | None] = {
+    "float": None,
+    "group_transform": sw.GroupTransform(scale="learned", block=128),
+    "mean_sign": sw.MeanSign(block=128),
+    "ternary": sw.Ternary(),
+}
+VALIDATION = 128  # windows
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", nargs="*", type=Path, help="text files; the King James Bible by default")
+    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoint, record and model.gguf")
+    parser.add_argument("--method", choices=METHODS, default="group_transform")
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--batch", type=int, default=16, help="windows per step, over all processes together")
+    parser.add_argument("--context", type=int, default=128, help="bytes per window")
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument("--bfloat16", action="store_true", help="mixed precision")
+    parser.add_argument("--shard", action="store_true", help="FSDP2: each process keeps a part of weights and moments")
+    return parser.parse_args()
+
+
+def bits_per_byte(scores: Tensor, tokens: Tensor) -> Tensor:
+    return F.cross_entropy(scores.float().flatten(0, 1), tokens.flatten()) / math.log(2)
+
+
+def main() -> None:
+    options = arguments()
+    several = "RANK" in os.environ
+    if several:
+        dist.init_process_group("gloo")
+    rank, size = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
+    torch.manual_seed(options.seed)
+    train_tokens, test_tokens = split(read_corpus(options.text))
+    config = sw.models.LlamaConfig(
+        hidden_size=options.width,
+        intermediate_size=3 * options.width,
+        num_hidden_layers=options.layers,
+        max_position_embeddings=max(256, options.context),
+    )
+    model = sw.models.llama(config)
+    method = METHODS[options.method]
+    if method is not None:
+        sw.binarize_(model, method=method)
+    if options.shard:
+        shard_(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95), weight_decay=0.0)
+    decay = sw.LinearDecay(total_steps=options.steps, warmup_steps=options.steps // 20)
+    if method is not None:
+        # Half of the steps for α, and ζ rises over the second half: relaxed weights start far from binary.
+        schedule = sw.BinarizationSchedule(options.steps, t_alpha=0.5, zeta=(1.0, 6.0), zeta_ramp=0.5)
+        sw.attach(optimizer, model, schedule, decay=decay)
+    scheduler = None if method is not None else torch.optim.lr_scheduler.LambdaLR(optimizer, decay.learning_rate)
+    options.out.mkdir(parents=True, exist_ok=True)
+    checkpoint = options.out / "checkpoint.pt"
+    start = load(checkpoint, model, optimizer, scheduler)
+    for step in range(start, options.steps):
+        model.train()
+        tokens = batch_of(train_tokens, step, options.seed, options.batch, options.context).chunk(size)[rank]
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.bfloat16):
+            loss = bits_per_byte(model(tokens[:, :-1]), tokens[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+        if (step + 1) % options.save_every == 0 or step + 1 == options.steps:
+            save(checkpoint, model, optimizer, scheduler, step + 1, rank)
+            if rank == 0:
+                print(f"step {step + 1}/{options.steps}  {loss.item():.3f} bits per byte", flush=True)
+    finish(model, test_tokens, options, rank)
+    if several:
+        dist.destroy_process_group()
+
+
+def shard_(model: sw.models.Llama) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    for block in model.model.layers:
+        fully_shard(block)
+    fully_shard(model)
+
+
+def save(path: Path, model: nn.Module, optimizer: Any, scheduler: Any, step: int, rank: int) -> None:
+    weights, moments = get_state_dict(
+        model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
+    )
+    if rank == 0:
+        state = {"step": step, "model": weights, "optimizer": moments}
+        if scheduler is not None:
+            state["scheduler"] = scheduler.state_dict()
+        with atomic_write(path) as file:
+            torch.save(state, file)
+
+
+def load(path: Path, model: nn.Module, optimizer: Any, scheduler: Any) -> int:
+    if not path.exists():
+        return 0
+    state = torch.load(path, weights_only=True)
+    set_state_dict(
+        model,
+        optimizer,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+        options=StateDictOptions(full_state_dict=True),
+    )
+    if scheduler is not None:
+        scheduler.load_state_dict(state["scheduler"])
+    step: int = state["step"]
+    return step
+
+
+@torch.no_grad()
+def finish(model: sw.models.Llama, test_tokens: Tensor, options: argparse.Namespace, rank: int) -> None:
+    """Validate the deployed weights, write the record, and the file for llama.cpp."""
+    model.eval()
+    parts = windows(test_tokens, VALIDATION, options.context).split(16)
+    losses = [bits_per_byte(model(tokens[:, :-1]), tokens[:, 1:]) * len(tokens) for tokens in parts]
+    loss = float(torch.stack(losses).sum()) / VALIDATION
+    # All processes take part in gathering what is sharded; the first one writes.
+    weights = get_state_dict(model, (), options=StateDictOptions(full_state_dict=True, cpu_offload=True))[0]
+    if rank != 0:
+        return
+    settings = {name: value for name, value in vars(options).items() if name not in ("out", "text", "save_every")}
+    whole = sw.models.llama(model.config)
+    binary = 0
+    if (method := METHODS[options.method]) is not None:
+        binary = sw.binarize_(whole, method=method).binary_weights
+    whole.load_state_dict(weights)
+    for _, layer in sw.binary_layers(whole):
+        layer.set_progress_(alpha=1.0, zeta=6.0, progress=1.0)
+    total = sum(weight.numel() for weight in whole.parameters())
+    result = {"bits_per_byte": loss, "weights": total, "binary_weights": binary, "settings": settings}
+    write_record(options.out / "record.json", result)
+    print(f"validation: {loss:.3f} bits per byte; {options.out / 'record.json'}")
+    if options.method != "ternary":  # three values do not fit into one bit
+        print(sw.export.gguf(whole, options.out / "model.gguf", name=f"bytes, {options.method}"))
+
+
+if __name__ == "__main__":
+    main()

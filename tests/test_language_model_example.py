@@ -1,0 +1,61 @@
+"""The language model example: killed and resumed runs end at the same loss, on one process and on two with FSDP2."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "language_model" / "train.py"
+TEXT = "And God said, Let there be light: and there was light. " * 80
+
+pytestmark = pytest.mark.slow
+
+
+def command(folder: Path, processes: int) -> list[str]:
+    text = folder.parent / "text.txt"
+    text.write_text(TEXT)
+    settings = [
+        "--steps",
+        "6",
+        "--batch",
+        "4",
+        "--context",
+        "16",
+        "--width",
+        "128",
+        "--layers",
+        "1",
+        "--save-every",
+        "2",
+    ]
+    launch = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes > 1 else []
+    )
+    shard = ["--shard"] if processes > 1 else []
+    return [sys.executable, *launch, str(EXAMPLE), str(text), "--out", str(folder), *settings, *shard]
+
+
+def loss_of(folder: Path) -> float:
+    return float(json.loads((folder / "record.json").read_text())["bits_per_byte"])
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_killed_run_resumes_to_the_same_loss(processes: int, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(command(whole, processes), check=True, capture_output=True, timeout=300)
+    running = subprocess.Popen(command(killed, processes), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not (killed / "checkpoint.pt").exists() and running.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL if processes == 1 else signal.SIGTERM)
+    running.wait(timeout=60)
+    subprocess.run(command(killed, processes), check=True, capture_output=True, timeout=300)
+    assert loss_of(killed) == loss_of(whole)
+    assert (killed / "model.gguf").read_bytes() == (whole / "model.gguf").read_bytes()
