@@ -20,20 +20,8 @@ pytestmark = pytest.mark.slow
 def command(folder: Path, processes: int) -> list[str]:
     text = folder.parent / "text.txt"
     text.write_text(TEXT)
-    settings = [
-        "--steps",
-        "6",
-        "--batch",
-        "4",
-        "--context",
-        "16",
-        "--width",
-        "128",
-        "--layers",
-        "1",
-        "--save-every",
-        "2",
-    ]
+    sizes = ["--batch", "4", "--context", "16", "--width", "128", "--layers", "1"]
+    settings = ["--steps", "6", "--save-every", "2", *sizes]
     launch = (
         ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes > 1 else []
     )
