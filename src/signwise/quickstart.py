@@ -55,7 +55,8 @@ def short_recipe(bits: int, **changes: Any) -> Recipe:
     settings = _SHARED | _OWN[bits] | changes
     if "epochs" in changes and "warmup_epochs" not in changes:
         settings["warmup_epochs"] = min(_SHARED["warmup_epochs"], changes["epochs"])
-    return get_recipe("lenet5-mnist", bits).changed(**settings)
+    # All test images, also for few training images: the table at the end tests the files on all.
+    return get_recipe("lenet5-mnist", bits).changed(**{"test_samples": None} | settings)
 
 
 def train_side_by_side(recipes: Mapping[Path, Recipe], data: Path | None = None) -> None:
@@ -168,7 +169,7 @@ class _Bars:
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[reading]}"))
-        self.progress = Progress(*columns)
+        self.progress = Progress(*columns, transient=True)
         self._tasks: dict[int, Any] = {}
 
     def show(self, recipe: Recipe, event: Event) -> None:
@@ -193,6 +194,7 @@ def pack_run(folder: Path) -> tuple[Path, nn.Module]:
     about = {
         "network": f"{run.recipe.model}, {run.recipe.bits} bit",
         "dataset": run.recipe.dataset,
+        "input": "raw pixels, 0 to 255",
         "trained": f"{run.recipe.epochs} epochs, the quickstart's own recipe",
     }
     path = folder.with_suffix(".sw")

@@ -33,15 +33,28 @@ def duration(seconds: float) -> str:
     """A duration in its two largest units.
 
     Example:
-        >>> duration(59), duration(61), duration(3 * 3600 + 5 * 60)
-        ('59 s', '1 min 1 s', '3 h 5 min')
+        >>> duration(59), duration(61), duration(3 * 3600 + 5 * 60), duration(75 * 3600)
+        ('59 s', '1 min 1 s', '3 h 5 min', '3 days 3 h')
     """
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    hours = whole // 3600
+    if hours < 48:
+        return f"{hours} h {whole % 3600 // 60} min"
+    return f"{hours // 24:,} days {hours % 24} h"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless there is one.
+
+    Example:
+        >>> counted(1, "epoch"), counted(3000, "step")
+        ('1 epoch', '3,000 steps')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

@@ -103,6 +103,8 @@ def test_without_pytorch_the_help_works_and_training_names_the_package_to_instal
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     assert run("train", "--help").returncode == 0
+    listed = run("list")
+    assert listed.returncode == 0 and "lenet5-mnist" in listed.stdout and "the sizes need torch" in listed.stderr
     failed = run("train", "lenet5-mnist")
     assert failed.returncode == 2
     assert re.fullmatch(r"signwise: this needs torch: .*pip install torch\n", failed.stderr)

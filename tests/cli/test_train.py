@@ -16,6 +16,7 @@ from torch import nn
 from signwise.cli import main
 from signwise.cli.train import default_folder, flag_of
 from signwise.datasets import load
+from signwise.invocation import command
 from signwise.program.operations import Dense, Flatten
 from signwise.program.program import Program
 from signwise.training import Outcome, Recipe, get_recipe
@@ -85,7 +86,7 @@ def test_a_run_is_resumed_without_repeating_its_settings_and_refuses_other_ones(
 ) -> None:
     again = ["train", "lenet5-mnist", "--out", str(run), "--no-tensorboard", "--resume"]
     assert main(again) == 0
-    assert "after step 10 of 10 steps" in capsys.readouterr().out
+    assert "after step 10 of 10" in capsys.readouterr().out
     for other in (["--epochs", "3"], ["--bits", "32"], ["--lr", "0.5"]):
         assert main([*again, *other]) == 2
         assert "was begun with" in capsys.readouterr().err
@@ -126,7 +127,8 @@ def test_an_interrupted_run_prints_a_command_that_resumes_it_as_it_was(
 
     monkeypatch.setattr("signwise.training.run.train", stopped)
     assert main(["train", "lenet5-mnist", "--out", str(tmp_path / "a run")]) == 143
-    again = f"{launcher}signwise train lenet5-mnist --out '{tmp_path / 'a run'}' --resume"
+    program = "signwise" if processes > 1 else command()
+    again = f"{launcher}{program} train lenet5-mnist --out '{tmp_path / 'a run'}' --resume"
     assert capsys.readouterr().err == f"stopped after step 3; resume with: {again}\n"
 
 
@@ -166,6 +168,46 @@ def test_a_packed_file_is_tested_without_pytorch(
 def test_eval_of_a_folder_without_a_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"signwise: {tmp_path} holds no run: it has no config.json\n"
+
+
+def test_few_epochs_reach_the_binary_weights_half_way_unless_told_otherwise(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", "lenet5-mnist", "--epochs", "1", "--batch-size", "20", "--data", str(digits)]
+    for name, more, expected in (("a", [], 0.5), ("b", ["--t-alpha", "0.8"], 0.8)):
+        out = ["--out", str(tmp_path / name), "--device", "cpu", "--no-tensorboard"]
+        assert main([*command, *out, *more]) == 0
+        assert read_config(tmp_path / name)["recipe"]["t_alpha"] == expected
+        assert ("T_α is 0.5, not 0.9" in capsys.readouterr().out) == (not more)
+    assert main([*command[:2], "--out", str(tmp_path / "a"), "--no-tensorboard", "--resume"]) == 0
+
+
+def test_a_finished_run_names_a_next_command_that_works(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["--epochs", "1", "--batch-size", "20", "--train-samples", "40", "--device", "cpu", "--no-tensorboard"]
+    assert main(["train", "lenet5-mnist", "--data", str(digits), *settings]) == 0
+    *_, done, following = capsys.readouterr().out.splitlines()
+    assert "on the first 40 test images; everything is in runs/lenet5-mnist" in done
+    words = following.removeprefix("next: ").partition(",")[0].removeprefix(command()).split()
+    assert words == ["compile", "runs/lenet5-mnist"]
+    assert main([*words, "--data", str(digits)]) == 0
+    assert (tmp_path / "lenet5-mnist.sw").exists()
+
+
+def test_a_refused_run_leaves_no_folder_behind(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, words in (
+        ("resnet20 cannot take the images of mnist, 1x28x28", ["--model", "resnet20"]),
+        ("pattern 'fc*' matches no binary layer", ["--watch", "fc*"]),
+        ("there is no folder", ["--data", str(tmp_path / "nowhere")]),
+    ):
+        where = ["--data", str(digits), "--out", str(tmp_path / "runs" / "x"), "--device", "cpu"]
+        assert main(["train", "lenet5-mnist", *where, *words]) == 2
+        assert name in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_goes_where_its_name_says() -> None:

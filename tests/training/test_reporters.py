@@ -11,11 +11,14 @@ import pytest
 from signwise.training import get_recipe
 from signwise.training.loop import EpochRecord, Event, Reading, Saved, Started
 from signwise.training.reporters import (
+    LEGEND,
+    SCALARS,
     JsonLinesReporter,
     MetricsReporter,
     PlainReporter,
     Reporter,
     TerminalReporter,
+    scalars_of,
     terminal_or_plain,
 )
 from signwise.training.run_folder import RunFolder, read_records
@@ -63,6 +66,7 @@ def test_an_epoch_is_one_plain_line_with_errors_schedule_speed_and_time_left(
     report(PlainReporter(), STARTED, RECORD)
     assert capsys.readouterr().out == (
         "lenet5-mnist, 1 bit: 50 steps into runs/x\n"
+        f"{LEGEND}\n"
         "epoch 3/200  loss 0.1234  error 1.50 % (relaxed 1.25 %) best  α 0.500  ζ 1.00  1,234 images/s  "
         "1 h 1 min left\n"
     )
@@ -79,18 +83,18 @@ def test_full_precision_shows_no_relaxed_error_and_no_schedule(capsys: pytest.Ca
 def test_only_an_error_below_all_before_it_is_marked_best(capsys: pytest.CaptureFixture[str]) -> None:
     errors = (1.5, 1.5, 1.4, 1.6)
     report(PlainReporter(), STARTED, *(dataclasses.replace(RECORD, error=error) for error in errors))
-    lines = capsys.readouterr().out.splitlines()[1:]
+    lines = capsys.readouterr().out.splitlines()[2:]
     assert [" best" in line for line in lines] == [True, False, True, False]
 
 
 def test_a_resumed_run_says_where_and_shows_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
     report(PlainReporter(), dataclasses.replace(STARTED, step=20, notes=("x is damaged",)))
-    assert capsys.readouterr().out == "x is damaged\nresuming runs/x after step 20 of 50 steps\n"
+    assert capsys.readouterr().out == f"x is damaged\nresuming runs/x after step 20 of 50\n{LEGEND}\n"
 
 
 def test_a_reading_is_a_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
     report(PlainReporter(), STARTED, READING)
-    assert capsys.readouterr().out.splitlines()[1] == (
+    assert capsys.readouterr().out.splitlines()[2] == (
         "epoch 4/200  step 30/50  loss 0.2000  α 0.600  ζ 1.00  99 images/s  1 min 15 s left"
     )
     assert PlainReporter.reading_seconds == 60
@@ -105,6 +109,22 @@ def test_a_terminal_shows_a_bar_with_the_last_errors() -> None:
     assert task.fields["reading"] == (
         "loss 0.2000  error 1.50 % (relaxed 1.25 %)  α 0.600  ζ 1.00  99 images/s  1 min 15 s left"
     )
+
+
+def test_the_bar_is_gone_when_the_run_ends() -> None:
+    reporter = TerminalReporter()
+    assert reporter.bar.live.transient
+
+
+def test_logged_numbers_are_grouped_and_a_reading_has_those_it_knows() -> None:
+    assert scalars_of(RECORD)["test/error"] == 1.5 and scalars_of(RECORD)["train/loss"] == 0.1234
+    assert set(SCALARS) == set(RECORD.to_json()) - {"epoch", "step"}
+    assert scalars_of(READING) == {
+        "train/loss": 0.2,
+        "schedule/alpha": 0.6,
+        "schedule/zeta": 1.0,
+        "speed/images_per_second": 99.0,
+    }
 
 
 def test_a_pipe_gets_plain_lines() -> None:

@@ -103,7 +103,7 @@ def test_tensorboard_has_each_epoch_once_although_the_run_was_interrupted(
         )
 
         events = EventAccumulator(str(tmp_path / "run"), size_guidance={"histograms": 0}).Reload()  # 0 keeps all
-    assert [event.step for event in events.Scalars("error")] == [10, 20, 30, 40]
+    assert [event.step for event in events.Scalars("test/error")] == [10, 20, 30, 40]
     for form in ("latent", "relaxed", "sign"):
         assert [event.step for event in events.Histograms(f"conv2/{form}")] == [10, 20, 30, 40]
     signs = events.Histograms("conv2/sign")[-1].histogram_value

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
+from collections.abc import Iterable
 from typing import Any
 
+from signwise.invocation import install
 from signwise.text import aligned
 
 _HEADINGS = ("recipe", "bits", "parameters", "binary", "MACs", "epochs", "batch", "lr", "wd", "T_alpha")
@@ -27,25 +30,20 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the table."""
     from signwise.training import RECIPES, get_recipe
-    from signwise.training.evaluate import network_cost
 
     recipes = [get_recipe(name, bits) for name in RECIPES for bits in (1, 32)]
-    sizes = {name: network_cost(get_recipe(name)) for name in RECIPES}
-    costs = [
-        sizes[entry.name] if entry.bits == 1 else dataclasses.replace(sizes[entry.name], binary_weights=0)
-        for entry in recipes
-    ]
+    sizes = _sizes(RECIPES)
+    costs = [sizes.get(entry.name, {}) | ({} if entry.bits == 1 else {"binary_weights": 0}) for entry in recipes]
     if arguments.json:
-        records = [entry.to_json() | vars(cost) for entry, cost in zip(recipes, costs, strict=True)]
-        print(json.dumps(records, indent=2))
+        print(json.dumps([entry.to_json() | cost for entry, cost in zip(recipes, costs, strict=True)], indent=2))
         return 0
     rows = [
         (
             entry.name,
             str(entry.bits),
-            f"{cost.parameters:,}",
-            f"{cost.binary_weights:,}" if cost.binary_weights else "-",
-            f"{cost.macs / 1e6:,.1f} M",
+            f"{cost['parameters']:,}" if "parameters" in cost else "?",
+            f"{cost['binary_weights']:,}" if cost.get("binary_weights") else "-" if "binary_weights" in cost else "?",
+            f"{cost['macs'] / 1e6:,.1f} M" if "macs" in cost else "?",
             str(entry.epochs),
             str(entry.batch_size),
             f"{entry.learning_rate:g}",
@@ -55,4 +53,19 @@ def run(arguments: argparse.Namespace) -> int:
         for entry, cost in zip(recipes, costs, strict=True)
     ]
     print(aligned([_HEADINGS, *rows]))
+    if not sizes:
+        print(f"the sizes need torch: {install('torch')}", file=sys.stderr)
     return 0
+
+
+def _sizes(recipes: Iterable[str]) -> dict[str, dict[str, int]]:
+    """The size of each recipe's model; empty without PyTorch, which builds them."""
+    from signwise.training import get_recipe
+
+    try:
+        from signwise.training.evaluate import network_cost
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return {}
+    return {name: dataclasses.asdict(network_cost(get_recipe(name))) for name in recipes}

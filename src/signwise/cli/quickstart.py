@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 from signwise.errors import SignwiseError
+from signwise.invocation import command
+from signwise.text import counted
 
 _SHIPPED = "lenet5-mnist-1bit"
-_NAMES = (("32 bits, one file", 32), ("1 bit, one file", 1), ("1 bit, 200 epochs, shipped", 1))
+_NAMES = (("32 bits, one file", 32), ("1 bit, one file", 1), ("1 bit, 200 epochs, in the package", 1))
 
 
 def add(subparsers: Any) -> None:
@@ -34,15 +38,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, pack, measure, compare."""
     from signwise import quickstart
     from signwise.bench.measure import measure_without_torch
+    from signwise.training.reporters import LEGEND
 
     changes = {name: getattr(arguments, name) for name in ("epochs", "train_samples")}
     changes = {name: value for name, value in changes.items() if value is not None}
     bits = quickstart.BITS
     recipes = {arguments.out / f"lenet5-{width}bit": quickstart.short_recipe(width, **changes) for width in bits}
     epochs = next(iter(recipes.values())).epochs
-    print(f"LeNet5 on MNIST with 32 bits and with 1 bit per weight, {epochs} epochs each, side by side")
-    print("(a short recipe for a first look; the paper's takes 200 epochs: signwise train lenet5-mnist)")
-    quickstart.train_side_by_side(recipes, arguments.data)
+    count = counted(epochs, "epoch")
+    print(f"LeNet5 on MNIST with 32 bits and with 1 bit per weight, {count} each, side by side")
+    print(f"(a short recipe for a first look; the paper's takes 200 epochs: {command()} train lenet5-mnist)")
+    print(LEGEND)
+    done = [folder for folder in recipes if (folder / "last.safetensors").exists()]
+    if done:
+        print(f"already trained, in {' and '.join(map(str, done))}")
+    try:
+        quickstart.train_side_by_side(recipes, arguments.data)
+    except KeyboardInterrupt:
+        print(f"stopped; the same command resumes the training in {arguments.out}", file=sys.stderr)
+        return 130
 
     packed = {width: quickstart.pack_run(folder) for width, folder in zip(bits, recipes, strict=True)}
     files = [path for path, _ in packed.values()]
@@ -65,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     quickstart.draw(rows, picture)
     print(f"\nas a figure:         {picture}")
     print(f"the packed networks: {', '.join(map(str, files))}")
-    print(f"next:                signwise inspect {files[-1]}")
+    print(f"next:                {command()} inspect {shlex.quote(str(files[-1]))}")
     return 0
 
 

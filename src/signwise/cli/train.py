@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from signwise.errors import SignwiseError
+from signwise.invocation import command
 from signwise.training.recipe import DECAYS, INITIALIZATIONS, METHODS, OPTIMIZERS, SKIPS, Options, Recipe
 from signwise.training.recipes import get_recipe
 
@@ -42,7 +43,7 @@ _HELP = {
     "decay": f"how learning rate and weight decay fall: {', '.join(DECAYS)}",
     "decay_factor": "factor on learning rate and weight decay at each milestone",
     "decay_at": "milestones, as fractions of the steps after the warm-up",
-    "t_alpha": "fraction of the steps over which alpha rises to 1 (1 bit only)",
+    "t_alpha": "fraction of the steps over which alpha rises to 1 (1 bit only; at most 0.5 below 20 epochs)",
     "zeta_start": "zeta before its ramp",
     "zeta_end": "zeta at the last step",
     "zeta_ramp": "last fraction of the steps, over which zeta rises",
@@ -64,6 +65,8 @@ _HELP = {
     "distill_weight": "share of the teacher in the loss",
     "validation_samples": "keep N training images out of training, and test on them instead of the test set",
 }
+_FEW_EPOCHS, _SHORT_T_ALPHA = 20, 0.5
+
 _OTHER_FLAGS = {"learning_rate": "--lr", "compiled": "--compile"}
 
 
@@ -106,14 +109,14 @@ def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_option_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how and where")
+    group = parser.add_argument_group("device, folders and records")
     group.add_argument("--out", type=Path, metavar="FOLDER", help="the run's folder (default: runs/RECIPE)")
     group.add_argument("--data", type=Path, metavar="FOLDER", help="folder with the data set (default: the cache)")
     group.add_argument("--resume", action="store_true", help="continue from the folder's checkpoint, or start if none")
     group.add_argument(
         "--device", default="auto", help="cpu, cuda, cuda:1 ... (default: an accelerator if there is one)"
     )
-    group.add_argument("--threads", type=int, metavar="N", help="CPU threads per process")
+    group.add_argument("--threads", type=int, metavar="N", help="CPU threads per process (1 for a tiny network)")
     # None unless given: a resumed run then keeps the setting that it was begun with.
     switch = argparse.BooleanOptionalAction
     group.add_argument("--bfloat16", action=switch, help="mixed precision")
@@ -145,7 +148,7 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "train",
         help="train a model by a recipe",
-        usage="signwise train RECIPE [--bits 1|32] [--epochs N] [--out FOLDER] [--resume] [other settings]",
+        usage="signwise train [-h] RECIPE [--bits 1|32] [--epochs N] [--out FOLDER] [--resume] [other settings]",
         description="Train a model by a recipe of the paper. Everything is recorded in the run's folder.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -184,6 +187,28 @@ def _with_flags(message: str) -> str:
     return re.sub(r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in settings else found[0], message)
 
 
+def for_a_short_run(recipe: Recipe) -> Recipe:
+    """The recipe with α at 1 half-way, if it has few epochs and would otherwise reach 1 later.
+
+    The paper's recipes let α rise for nine tenths of hundreds of epochs. With few epochs that leaves a fraction of an
+    epoch to the deployed weights.
+
+    Example:
+        >>> for_a_short_run(get_recipe("lenet5-mnist").changed(epochs=5)).t_alpha
+        0.5
+    """
+    if recipe.bits == 32 or recipe.epochs >= _FEW_EPOCHS or (recipe.t_alpha or 0) <= _SHORT_T_ALPHA:
+        return recipe
+    return recipe.changed(t_alpha=_SHORT_T_ALPHA)
+
+
+def _tested_on(recipe: Recipe) -> str:
+    """Which images the errors are of, unless they are all test images."""
+    if recipe.validation_samples:
+        return f" on {recipe.validation_samples:,} validation images"
+    return "" if recipe.test_samples is None else f" on the first {recipe.test_samples:,} test images"
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Train; the exit code is 0, or 128 + the number of the signal that stopped the run."""
     overrides = {name: value for name in _HELP if (value := getattr(arguments, name)) is not None}
@@ -193,6 +218,9 @@ def run(arguments: argparse.Namespace) -> int:
         overrides["init_from"] = str(Path(arguments.init_from).expanduser().resolve())
         recipe = recipe.fine_tuning(overrides["init_from"])
     recipe = recipe.changed(**overrides)
+    begun = recipe
+    if arguments.t_alpha is None and arguments.init_from is None:
+        recipe = for_a_short_run(recipe)
     out = arguments.out or default_folder(recipe)
     fields = {entry.name: getattr(arguments, entry.name) for entry in dataclasses.fields(Options)}
     options = Options(**fields | {"watch": tuple(arguments.watch)})
@@ -210,6 +238,8 @@ def run(arguments: argparse.Namespace) -> int:
     from signwise.training.reporters import terminal_or_plain
     from signwise.training.run import train
 
+    if recipe.t_alpha != begun.t_alpha and not options.resume:
+        print(f"T_α is {recipe.t_alpha:g}, not {begun.t_alpha:g}: so that few epochs leave time for the ±1 weights")
     try:
         outcome = train(recipe, out, options=options, reporters=[terminal_or_plain()])
     except SignwiseError as error:
@@ -218,12 +248,15 @@ def run(arguments: argparse.Namespace) -> int:
     if outcome.signal is not None:
         if outcome.is_main:
             launcher = f"torchrun --nproc-per-node {outcome.processes} -m " if outcome.processes > 1 else ""
-            again = f"{launcher}signwise train {recipe.name} --out {shlex.quote(str(out))} --resume"
-            print(f"stopped after step {progress.step}; resume with: {again}", file=sys.stderr)
+            program = "signwise" if outcome.processes > 1 else command()
+            again = f"{launcher}{program} train {recipe.name} --out {shlex.quote(str(out))} --resume"
+            print(f"stopped after step {progress.step:,}; resume with: {again}", file=sys.stderr)
         return 128 + outcome.signal
     if outcome.is_main:
         print(
             f"done: error {progress.last_error:.2f} %, best {progress.best_error:.2f} % at epoch "
-            f"{progress.best_epoch}; everything is in {out}"
+            f"{progress.best_epoch}{_tested_on(recipe)}; everything is in {out}"
         )
+        folder = shlex.quote(str(out))
+        print(f"next: {command()} compile {folder}, or {command()} plot {folder}")
     return 0

@@ -124,6 +124,15 @@ def network_cost(recipe: Recipe) -> Cost:
     with torch.device("meta"):
         model = build_model(recipe, len(dataset.classes)).eval()
         image = torch.empty(1, *dataset.image_shape)
+    return Cost(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        binary_weights=sum(layer.weight.numel() for _, layer in binary_layers(model)),
+        macs=multiply_adds(model, image),
+    )
+
+
+def multiply_adds(model: nn.Module, image: Tensor) -> int:
+    """The multiply-adds of a model's convolutions and dense layers for a batch of one image; it runs the model once."""
     macs = 0
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -133,13 +142,15 @@ def network_cost(recipe: Recipe) -> Cost:
         # Each output takes one multiply-add per weight of its filter.
         macs += output.numel() * math.prod(weight.shape[1:])
 
-    for module in model.modules():
-        if isinstance(module, (nn.Linear, nn.Conv2d)):
-            module.register_forward_hook(count)
-    with torch.no_grad():
-        model(image)
-    return Cost(
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        binary_weights=sum(layer.weight.numel() for _, layer in binary_layers(model)),
-        macs=macs,
-    )
+    hooks = [
+        module.register_forward_hook(count) for module in model.modules() if isinstance(module, (nn.Linear, nn.Conv2d))
+    ]
+    was_training = model.training
+    try:
+        with torch.no_grad():
+            model.eval()(image)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return macs

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
+import math
 import sys
 import warnings
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from signwise.errors import SignwiseError
 from signwise.layers import BinaryLayer, binary_layers
-from signwise.text import duration
+from signwise.text import counted, duration
 from signwise.training.loop import EpochRecord, Event, Reading, Reporter, Started
 from signwise.training.run_folder import RunFolder
 from signwise.transform import binary_sign
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 __all__ = [
+    "LEGEND",
     "JsonLinesReporter",
     "LayerStateReporter",
     "MetricsReporter",
@@ -41,6 +43,10 @@ __all__ = [
 
 _BINS = 64
 _FEW_FLIPS = 1e-4  # signs that flip in an epoch; early in a healthy training it is a few percent
+
+
+LEGEND = "error: test error of the ±1 weights; relaxed: of the weights as they train. They meet when α reaches 1."
+"""What the errors in the lines of a binary network are, in one line."""
 
 
 def errors_line(record: EpochRecord) -> str:
@@ -81,10 +87,12 @@ class PlainReporter(Reporter):
         for note in event.notes:
             self.line(note)
         if event.step:
-            self.line(f"resuming {event.folder} after step {event.step} of {event.total_steps} steps")
+            self.line(f"resuming {event.folder} after step {event.step:,} of {event.total_steps:,}")
         else:
             where = "" if event.folder is None else f" into {event.folder}"
-            self.line(f"{event.recipe.name}, {event.recipe.bits} bit: {event.total_steps} steps{where}")
+            self.line(f"{event.recipe.name}, {event.recipe.bits} bit: {counted(event.total_steps, 'step')}{where}")
+        if event.recipe.bits == 1 and event.step < event.total_steps:
+            self.line(LEGEND)
 
     def _reading(self, reading: Reading) -> None:
         self.line(
@@ -135,7 +143,8 @@ class TerminalReporter(PlainReporter):
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[reading]}"))
-        self.bar: Progress = Progress(*columns, auto_refresh=False)
+        # Transient: when the run ends, the bar goes, and the lines above it stay.
+        self.bar: Progress = Progress(*columns, auto_refresh=False, transient=True)
         self._task: TaskID = self.bar.add_task("", total=None, reading="")
         self._errors = ""
 
@@ -273,23 +282,65 @@ def _histogram(values: Tensor) -> dict[str, Any]:
     return {"low": low, "high": high, "counts": [int(count) for count in counts.tolist()]}
 
 
+SCALARS = {
+    "train_loss": "train/loss",
+    "train_error": "train/error",
+    "error": "test/error",
+    "loss": "test/loss",
+    "relaxed_error": "test/relaxed_error",
+    "relaxed_loss": "test/relaxed_loss",
+    "alpha": "schedule/alpha",
+    "zeta": "schedule/zeta",
+    "learning_rate": "schedule/learning_rate",
+    "weight_decay": "schedule/weight_decay",
+    "degenerate_groups": "weights/degenerate_groups",
+    "flipped_signs": "weights/flipped_signs",
+    "relative_step": "weights/relative_step",
+    "images_per_second": "speed/images_per_second",
+    "seconds": "speed/seconds",
+}
+"""The numbers of an :class:`~signwise.training.loop.EpochRecord` by the grouped names that loggers show."""
+
+
+def scalars_of(event: Reading | EpochRecord) -> dict[str, float]:
+    """The numbers of an event by their grouped names.
+
+    A reading in the middle of an epoch has the mean training loss of the epoch so far, α, ζ and the speed.
+    """
+    if isinstance(event, EpochRecord):
+        return {
+            SCALARS[name]: value for name, value in event.to_json().items() if name in SCALARS and value is not None
+        }
+    found = {
+        "train/loss": event.loss,
+        "schedule/alpha": event.alpha,
+        "schedule/zeta": event.zeta,
+        "speed/images_per_second": event.images_per_second,
+    }
+    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
 class TensorBoardReporter(Reporter):
-    """TensorBoard events: the numbers of each epoch, and histograms of φ, w_α and sign(φ) of the watched layers.
+    """TensorBoard events: numbers every few seconds and per epoch, histograms of φ, w_α and sign(φ), and the recipe.
 
     Without TensorBoard installed it writes nothing.
     """
+
+    reading_seconds = 5.0
 
     def __init__(self, folder: Path, layers: dict[str, BinaryLayer]) -> None:
         self._folder, self._layers = folder, layers
         self._writer: Any = None
 
     def report(self, event: Event) -> None:
-        if isinstance(event, Started):
-            self._open(event.step)
+        if isinstance(event, Started) and event.step < event.total_steps:
+            self._open(event)
+        elif isinstance(event, Reading) and self._writer is not None:
+            self._scalars(event)
         elif isinstance(event, EpochRecord) and self._writer is not None:
             self._epoch(event)
 
-    def _open(self, step: int) -> None:
+    def _open(self, event: Started) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # TensorBoard's own imports warn about each other
@@ -297,13 +348,18 @@ class TensorBoardReporter(Reporter):
         except ImportError:
             return
         # TensorBoard drops events after this step: an interrupted attempt wrote them, but no checkpoint counts them.
-        self._writer = SummaryWriter(str(self._folder), purge_step=step + 1)
+        self._writer = SummaryWriter(str(self._folder), purge_step=event.step + 1)
+        if event.step == 0:
+            settings = json.dumps(event.recipe.to_json(), indent=2)
+            self._writer.add_text("recipe", f"```json\n{settings}\n```", 0)
+
+    def _scalars(self, event: Reading | EpochRecord) -> None:
+        for name, value in scalars_of(event).items():
+            self._writer.add_scalar(name, value, event.step)
 
     @torch.no_grad()
     def _epoch(self, record: EpochRecord) -> None:
-        for name, value in record.to_json().items():
-            if isinstance(value, float):
-                self._writer.add_scalar(name, value, record.step)
+        self._scalars(record)
         for name, layer in self._layers.items():
             self._writer.add_histogram(f"{name}/latent", layer.weight, record.step)
             self._writer.add_histogram(f"{name}/relaxed", layer.relaxed_weight(), record.step)

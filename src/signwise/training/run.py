@@ -26,6 +26,7 @@ from signwise.training import checkpoint
 from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore_
 from signwise.training.data import standardized_data
 from signwise.training.distributed import World, join_world
+from signwise.training.evaluate import multiply_adds
 from signwise.training.loop import Loop, Reporter
 from signwise.training.pretrained import (
     Pretrained,
@@ -38,6 +39,9 @@ from signwise.training.recipe import ARITHMETIC, Options, Recipe
 from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
 from signwise.training.step import AddedLoss, Stepper, build_model, steps_per_epoch
+
+_TINY_STEP = 500_000_000
+"""Multiply-adds per step and process below which one thread is as fast as many, and faster on a busy machine."""
 
 # What config.json records about each attempt at a run, the first one and every resumed one.
 ATTEMPT = ("started", "options", "processes", "job", "threads", "versions", "hardware", "revision")
@@ -99,7 +103,7 @@ def train(
     if options.resume and out is None:
         raise SignwiseError("`resume` needs `out`: without a folder there is nothing to resume from")
     path = None if out is None else Path(out)
-    with join_world(options.device) as world, _stop_on_signal() as stop:
+    with join_world(options.device) as world, _stop_on_signal(world) as stop:
         # DDP lives in a separate function, so that it is gone before the process group is. If it held the last
         # reference to the group, it would wait, holding Python's lock, for threads of the group that may need that
         # lock, https://github.com/pytorch/pytorch/issues/56297.
@@ -126,6 +130,16 @@ def _train_in(
         )
         total_steps = recipe.epochs * steps_per_epoch(recipe, len(prepared.train.images))
         model = build_model(recipe, len(data.classes), total_steps).to(world.device)
+        work = _multiply_adds(recipe, model, data, prepared.train.images[:1])
+        if (
+            options.threads is None
+            and world.device.type == "cpu"
+            and work * recipe.batch_size < _TINY_STEP * world.size
+        ):
+            torch.set_num_threads(1)
+        if recipe.batch_size > len(prepared.train.images):
+            there = f"{len(prepared.train.images):,} training images"
+            notes.append(f"batch_size is {recipe.batch_size:,}, and there are {there}: every step takes all of them")
         fit_to_images_(model, prepared.train.images)
         if options.sync_batch_norm:
             if world.device.type == "cpu":
@@ -177,19 +191,24 @@ def _train_in(
 class _Stop:
     """The signal that asked the run to stop, or ``None``."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_main: bool) -> None:
         self.signal: int | None = None
+        self._is_main = is_main
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = number
+        if number == signal.SIGINT and self._is_main:
+            # A step of a large network takes long. Written directly: a signal may arrive within another write.
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
 
 
 @contextlib.contextmanager
-def _stop_on_signal() -> Iterator[_Stop]:
+def _stop_on_signal(world: World) -> Iterator[_Stop]:
     """Inside the block, SIGINT and SIGTERM set a flag instead of ending the process."""
-    stop = _Stop()
+    stop = _Stop(world.is_main)
     if threading.current_thread() is not threading.main_thread():
         # Python delivers signals to the main thread only; elsewhere the caller decides when to stop.
         yield stop
@@ -237,7 +256,19 @@ def _with_arithmetic(options: Options, world: World, folder: RunFolder | None) -
     return options, notes
 
 
+def _multiply_adds(recipe: Recipe, model: nn.Module, data: ImageData, image: torch.Tensor) -> int:
+    """The work of one image; refuses a model that cannot take the images."""
+    try:
+        return multiply_adds(model, image)
+    except RuntimeError as error:
+        shape = "x".join(map(str, data.image_shape))
+        reason = str(error).partition("\n")[0]
+        raise SignwiseError(f"{recipe.model} cannot take the images of {recipe.dataset}, {shape}: {reason}") from error
+
+
 def _load(recipe: Recipe, options: Options, world: World) -> ImageData:
+    if options.data is not None and not options.data.exists():
+        raise SignwiseError(f"there is no folder {options.data} for the data set: correct `data`, or make the folder")
     # Rank 0 first: it may have to download, and the others then find the files.
     if world.is_main:
         data = datasets.load(recipe.dataset, options.data)

@@ -11,6 +11,7 @@ events.out.tfevents.*           for TensorBoard
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import OrderedDict
@@ -105,6 +106,7 @@ class RunFolder:
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self.path = path
+        self._made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock: IO[bytes] = (path / ".lock").open("ab")  # open until close()
@@ -171,7 +173,12 @@ class RunFolder:
         return [f"{path} was damaged; dropped line {', '.join(damaged)}"] if damaged else []
 
     def close(self) -> None:
-        """Release the folder for the next process."""
+        """Release the folder for the next process; a run that was refused leaves no new folder behind."""
+        if self._made and [entry.name for entry in self.path.iterdir()] == [".lock"]:
+            (self.path / ".lock").unlink()
+            with contextlib.suppress(OSError):  # somebody else uses a folder above it by now
+                for folder in self._made:
+                    folder.rmdir()
         self._lock.close()
 
 
