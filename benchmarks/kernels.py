@@ -135,9 +135,9 @@ def measure(layer: Layer, isa: str, *, eight_bits: bool, seconds: float) -> dict
     end = time.perf_counter() + seconds / 2
     while time.perf_counter() < end:
         once = np.zeros((3, 5))
-        lowered.profile(images, outputs, once)
+        lowered.profile([images], [outputs], once)
         profile = np.where(once[:, 4:] < profile[:, 4:], once, profile)
-    whole = best(lambda: lowered.run(images, outputs), seconds / 2)
+    whole = best(lambda: lowered.run([images], [outputs]), seconds / 2)
     shortest = min(whole - profile[0, 4] - profile[2, 4], profile[1, 4])
     hertz = max(hertz, clock())
     if eight_bits and isa == "avx512vnni":

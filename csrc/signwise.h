@@ -1,4 +1,4 @@
-/* The C interface of signwise: programs of a few operations, run on batches of float32 examples.
+/* The C interface of signwise: programs of a few operations, run on batches of examples.
  *
  * Every pointer comes with its size, and everything is checked before it is read: a wrong call returns SIGNWISE_ERROR,
  * and signwise_error() explains it in words fit for users. Functions may be called from any thread, and a finished
@@ -22,11 +22,19 @@ extern "C" {
 #endif
 
 /* Changes with every incompatible change of this file. */
-#define SIGNWISE_INTERFACE 2
+#define SIGNWISE_INTERFACE 3
 
 enum { SIGNWISE_OK = 0, SIGNWISE_ERROR = 1 };
 
-enum { SIGNWISE_FLOAT32 = 0, SIGNWISE_UINT8 = 1, SIGNWISE_INT8 = 2, SIGNWISE_UINT6 = 3 /* 0 to 63, one byte each */ };
+enum {
+    SIGNWISE_FLOAT32 = 0,
+    SIGNWISE_UINT8 = 1,
+    SIGNWISE_INT8 = 2,
+    SIGNWISE_UINT6 = 3, /* 0 to 63, one byte each */
+    SIGNWISE_INT32 = 4  /* inputs and outputs of programs: numbers of tokens, positions, classes */
+};
+
+enum { SIGNWISE_LARGEST_RANK = 6, SIGNWISE_LARGEST_VALUES = 16 /* inputs, and outputs, of a program */ };
 
 enum {
     SIGNWISE_CONV = 0,
@@ -40,16 +48,88 @@ enum {
     SIGNWISE_PAD_CHANNELS = 8,
     SIGNWISE_FLATTEN = 9,
     SIGNWISE_CONCAT = 10,
-    SIGNWISE_SOFTMAX = 11
+    SIGNWISE_SOFTMAX = 11,
+    SIGNWISE_ACTIVATION = 12,
+    SIGNWISE_PRELU = 13,
+    SIGNWISE_ARITHMETIC = 14,
+    SIGNWISE_CONSTANT = 15,
+    SIGNWISE_MATMUL = 16,
+    SIGNWISE_NORMALIZE = 17,
+    SIGNWISE_TRANSPOSE = 18,
+    SIGNWISE_RESHAPE = 19,
+    SIGNWISE_SLICE = 20,
+    SIGNWISE_PAD = 21,
+    SIGNWISE_RESIZE = 22,
+    SIGNWISE_REDUCE = 23,
+    SIGNWISE_ADAPTIVE_POOL = 24,
+    SIGNWISE_EMBEDDING = 25,
+    SIGNWISE_ATTENTION = 26,
+    SIGNWISE_ARGMAX = 27,
+    SIGNWISE_CONV_TRANSPOSE = 28,
+    SIGNWISE_EXPAND = 29,
+    SIGNWISE_SIGN = 30
+};
+
+/* signwise_operation.function, by kind. In brackets: signwise_operation.numbers. */
+enum { /* activation */
+    SIGNWISE_CLIP = 0,       /* [low, high] */
+    SIGNWISE_LEAKY_RELU = 1, /* [slope] */
+    SIGNWISE_ELU = 2,        /* [alpha, scale, input_scale] */
+    SIGNWISE_SILU = 3,
+    SIGNWISE_GELU = 4,
+    SIGNWISE_GELU_TANH = 5,
+    SIGNWISE_SIGMOID = 6,
+    SIGNWISE_HARDSIGMOID = 7,
+    SIGNWISE_HARDSWISH = 8,
+    SIGNWISE_TANH = 9,
+    SIGNWISE_SOFTPLUS = 10, /* [beta, threshold] */
+    SIGNWISE_MISH = 11,
+    SIGNWISE_ABS = 12,
+    SIGNWISE_EXP = 13,
+    SIGNWISE_LOG = 14,
+    SIGNWISE_SQRT = 15,
+    SIGNWISE_RECIPROCAL = 16,
+    SIGNWISE_SQUARE = 17,
+    SIGNWISE_NEGATE = 18,
+    SIGNWISE_SIN = 19,
+    SIGNWISE_COS = 20,
+    SIGNWISE_RSQRT = 21,
+    SIGNWISE_ERF = 22,
+    SIGNWISE_FLOOR = 23
+};
+enum { /* arithmetic */
+    SIGNWISE_SUM = 0,
+    SIGNWISE_DIFFERENCE = 1,
+    SIGNWISE_PRODUCT = 2,
+    SIGNWISE_QUOTIENT = 3,
+    SIGNWISE_MAXIMUM = 4,
+    SIGNWISE_MINIMUM = 5,
+    SIGNWISE_POWER = 6
+};
+enum { SIGNWISE_PAD_CONSTANT = 0, SIGNWISE_PAD_REFLECT = 1, SIGNWISE_PAD_REPLICATE = 2, SIGNWISE_PAD_CIRCULAR = 3 };
+enum { SIGNWISE_NEAREST = 0, SIGNWISE_BILINEAR = 1, SIGNWISE_BILINEAR_CORNERS = 2 }; /* resize */
+enum { SIGNWISE_REDUCE_MEAN = 0, SIGNWISE_REDUCE_SUM = 1, SIGNWISE_REDUCE_MAX = 2, SIGNWISE_REDUCE_MIN = 3 };
+enum { SIGNWISE_ADAPTIVE_AVERAGE = 0, SIGNWISE_ADAPTIVE_MAX = 1 };
+
+/* signwise_operation.flags, by kind. */
+enum {
+    SIGNWISE_LOGARITHM = 1,          /* softmax: its logarithm */
+    SIGNWISE_SWAPPED = 1,            /* arithmetic: the table is the left operand */
+    SIGNWISE_TRANSPOSE_FIRST = 1,    /* matmul */
+    SIGNWISE_TRANSPOSE_SECOND = 2,
+    SIGNWISE_CENTERED = 1,           /* normalize: subtract the mean */
+    SIGNWISE_PER_CHANNEL = 2,        /* normalize: scale and bias belong to the first dimension */
+    SIGNWISE_KEEP = 1,               /* reduce, argmax: reduced dimensions stay as 1 */
+    SIGNWISE_CAUSAL = 1              /* attention */
 };
 
 /* One operation, as docs/file-format.md describes them; attributes that its kind does not have are ignored.
  * Binary weights: one row of whole bytes per filter, (channel, y, x) within it, least significant bit first, 1 is +1.
- * Float weights: float32, (filter, channel, y, x). */
+ * Float weights: float32, (filter, channel, y, x). `axes` and `sizes` are numbers whose meaning depends on the kind. */
 typedef struct {
     int32_t kind;
     int32_t input_count;
-    const int32_t* inputs; /* numbers of earlier tensors; tensor 0 is the program's input */
+    const int32_t* inputs; /* numbers of earlier values: the program's inputs come first, then one per operation */
     int32_t out_type;
     float out_scale;
     int32_t bits;
@@ -70,6 +150,15 @@ typedef struct {
     int64_t scale_count;
     const float* bias; /* may be null */
     int64_t bias_count;
+    int32_t function;
+    int32_t flags;
+    const int64_t* axes;
+    int32_t axis_count;
+    int32_t size_count;
+    const int64_t* sizes;
+    float numbers[4];
+    const float* table;
+    int64_t table_count;
 } signwise_operation;
 
 typedef struct signwise_program signwise_program;
@@ -84,21 +173,29 @@ SIGNWISE_API const char* signwise_error(void);
 SIGNWISE_API const char* signwise_isa(void);
 SIGNWISE_API const char* signwise_isas(void);
 
-/* An empty program; `shape` is the shape of one example, 1 or 3 numbers. Null on error. signwise_finish names the
- * tensor that is the output. */
-SIGNWISE_API signwise_program* signwise_create(const int64_t* shape, int32_t rank, int32_t threads);
+/* An empty program, or null on error. Its inputs come first: float32 or int32, with the shape of one example. Then the
+ * operations, and at last the numbers of the values that are the outputs: float32, or int32 where the value is. 8-bit
+ * values leave the program as the float32 numbers that they stand for. */
+SIGNWISE_API signwise_program* signwise_create(int32_t threads);
+SIGNWISE_API int32_t signwise_input(signwise_program* program, int32_t type, const int64_t* shape, int32_t rank);
 SIGNWISE_API int32_t signwise_add(signwise_program* program, const signwise_operation* operation);
-SIGNWISE_API int32_t signwise_finish(signwise_program* program, int32_t output);
+SIGNWISE_API int32_t signwise_finish(signwise_program* program, const int32_t* outputs, int32_t count);
 SIGNWISE_API void signwise_free(signwise_program* program);
 
-/* `input` holds `batch` examples, `output` has room for as many outputs; both are counted in floats. */
-SIGNWISE_API int32_t signwise_run(signwise_program* program, int64_t batch, const float* input, int64_t input_count,
-                                  float* output, int64_t output_count);
+/* Type (SIGNWISE_FLOAT32 or SIGNWISE_INT32) and shape (room for SIGNWISE_LARGEST_RANK numbers) of output number `output`
+ * of a finished program, for one example. Returns the rank, or -1 on error. */
+SIGNWISE_API int32_t signwise_output(const signwise_program* program, int32_t output, int32_t* type, int64_t* shape);
+
+/* Each of `inputs` holds `batch` examples, each of `outputs` has room for as many; their sizes are counted in numbers. */
+SIGNWISE_API int32_t signwise_run(signwise_program* program, int64_t batch, const void* const* inputs,
+                                  const int64_t* input_sizes, int32_t input_count, void* const* outputs,
+                                  const int64_t* output_sizes, int32_t output_count);
 
 /* Runs one batch in the calling thread and adds 5 numbers per operation to `seconds`: the time spent preparing the
  * input, building tables, on sums, on the epilogue, and in total. */
-SIGNWISE_API int32_t signwise_profile(signwise_program* program, int64_t batch, const float* input,
-                                      int64_t input_count, float* output, int64_t output_count, double* seconds,
+SIGNWISE_API int32_t signwise_profile(signwise_program* program, int64_t batch, const void* const* inputs,
+                                      const int64_t* input_sizes, int32_t input_count, void* const* outputs,
+                                      const int64_t* output_sizes, int32_t output_count, double* seconds,
                                       int64_t seconds_count);
 
 /* Bytes of weights in the kernels' layout, and of activations for one call on a batch. */

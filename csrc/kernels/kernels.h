@@ -1,10 +1,11 @@
-// All kernels of one instruction set. The four families have a contract each: lookup.h, bytes.h, matvec.h and
-// elementwise.h. The portable part of the library calls kernels through these pointers alone.
+// All kernels of one instruction set. Each family has a contract: lookup.h, bytes.h, matvec.h, elementwise.h and
+// functions.h. The portable part of the library calls kernels through these pointers alone.
 
 #pragma once
 
 #include "kernels/bytes.h"
 #include "kernels/elementwise.h"
+#include "kernels/functions.h"
 #include "kernels/lookup.h"
 #include "kernels/matvec.h"
 
@@ -19,6 +20,8 @@ struct Kernels {
     MatvecKernels matvec;
     ElementwiseKernels elementwise;
     PoolingKernels pooling;
+    FunctionKernels functions;
+    MatmulKernels matmul;
 };
 
 }  // namespace signwise

@@ -7,10 +7,10 @@
 namespace signwise {
 
 // How tensors store numbers, numbered as in signwise.h. An 8-bit number q stands for scale * q.
-enum class Type : int32_t { float32 = 0, uint8 = 1, int8 = 2, uint6 = 3 };
+enum class Type : int32_t { float32 = 0, uint8 = 1, int8 = 2, uint6 = 3, int32 = 4 };
 
 // Helpers in these headers have internal linkage: each instruction set compiles its own copy.
-static constexpr int64_t bytes_of(Type type) { return type == Type::float32 ? 4 : 1; }
+static constexpr int64_t bytes_of(Type type) { return type == Type::float32 || type == Type::int32 ? 4 : 1; }
 static constexpr float highest_of(Type type) {
     return type == Type::uint6 ? 63.0f : type == Type::int8 ? 127.0f : 255.0f;
 }

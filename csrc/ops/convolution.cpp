@@ -40,10 +40,10 @@ class LookupOperation : public Operation {
 
 ConvolutionShape convolution_shape(const signwise_operation& described, const Shape& in) {
     ConvolutionShape shape;
-    shape.in_channels = in.channels;
+    shape.in_channels = in.channels();
     shape.out_channels = described.out_channels;
-    shape.height = in.height;
-    shape.width = in.width;
+    shape.height = in.height();
+    shape.width = in.width();
     shape.kernel_height = described.kernel[0];
     shape.kernel_width = described.kernel[1];
     shape.stride_height = described.stride[0];
@@ -63,17 +63,17 @@ ConvolutionShape convolution_shape(const signwise_operation& described, const Sh
 std::unique_ptr<Operation> make_conv(const signwise_operation& described, const std::vector<Tensor>& inputs,
                                      Tensor& output, const Kernels& kernels) {
     const Shape& in = inputs[0].shape;
-    require(in.rank == 3, "a convolution reads an image");
+    require(in.is_image(), "a convolution reads an image");
     check_size(described.out_channels, 1, kLargestSize, "out_channels");
-    check_size(described.groups, 1, in.channels, "groups");
-    require(in.channels % described.groups == 0 && described.out_channels % described.groups == 0,
+    check_size(described.groups, 1, in.channels(), "groups");
+    require(in.channels() % described.groups == 0 && described.out_channels % described.groups == 0,
             "the channels must be multiples of groups");
     const int64_t* padding = described.padding;
-    const int64_t height = window_count(in.height, padding[0], padding[2], described.kernel[0], described.stride[0],
+    const int64_t height = window_count(in.height(), padding[0], padding[2], described.kernel[0], described.stride[0],
                                         described.dilation[0]);
-    const int64_t width = window_count(in.width, padding[1], padding[3], described.kernel[1], described.stride[1],
+    const int64_t width = window_count(in.width(), padding[1], padding[3], described.kernel[1], described.stride[1],
                                        described.dilation[1]);
-    output.shape = {3, described.out_channels, height, width};
+    output.shape = {described.out_channels, height, width};
     const ConvolutionShape shape = convolution_shape(described, in);
     check_layer(described, inputs, output, shape.filter_weights());
 

@@ -1,4 +1,5 @@
-// Dense layers: one example at a time by matrix-vector kernels, or many examples as the pixels of a 1x1 convolution.
+// Dense layers: one vector at a time by matrix-vector kernels, or many vectors as the pixels of a 1x1 convolution. An
+// example is a vector or, with more dimensions, several of them: the tokens of a sequence, for instance.
 
 #include <algorithm>
 
@@ -10,9 +11,9 @@
 namespace signwise {
 namespace {
 
-// From this many examples on, the convolutions are faster.
-constexpr int64_t kManyExamples = 12;
-constexpr int64_t kManyByteExamples = 4;
+// From this many vectors on, the convolutions are faster.
+constexpr int64_t kManyVectors = 12;
+constexpr int64_t kManyByteVectors = 4;
 
 class Dense {
   public:
@@ -22,7 +23,7 @@ class Dense {
                         const Kernels& kernels);
     static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
 
-    void run(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    void run(int64_t examples, const Tensor& all, const Epilogue& epilogue, Work& work) const;
 
     int64_t weight_bytes() const {
         return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size() * sizeof(float));
@@ -33,9 +34,9 @@ class Dense {
         : inputs_(inputs), filters_(filters), kernels_(&kernels) {}
 
     bool is_binary() const { return weights_.empty(); }
-    // Returns false where single examples are faster.
-    bool run_together(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const;
-    void run_example(const char* example, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    // Returns false where single vectors are faster.
+    bool run_together(int64_t vectors, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    void run_vector(const char* vector, const Tensor& input, const Epilogue& epilogue, Work& work) const;
 
     int64_t inputs_, filters_;
     const Kernels* kernels_;
@@ -44,7 +45,7 @@ class Dense {
     Buffer words_;  // [vector of filters][word][lane], 32 bits each
     int64_t word_count_ = 0;
 
-    // Most programs see either single examples or many, so these are made on first use.
+    // Most programs see either single vectors or many, so these are made on first use.
     struct Convolutions {
         Lazy<LookupLayer> of_floats, of_integers;
         Lazy<ByteLayer> of_bytes;
@@ -76,28 +77,28 @@ Dense Dense::real(int64_t inputs, int64_t filters, const float* weights, const K
     return dense;
 }
 
-bool Dense::run_together(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+bool Dense::run_together(int64_t vectors, const Tensor& input, const Epilogue& epilogue, Work& work) const {
     ConvolutionShape shape;
     shape.in_channels = inputs_;
     shape.out_channels = filters_;
     const SignBits bits(bits_.data(), inputs_);
     const bool integer = is_binary() && !input.is_float();
-    if (integer && examples >= kManyByteExamples && ByteLayer::suits(shape, *kernels_)) {
+    if (integer && vectors >= kManyByteVectors && ByteLayer::suits(shape, *kernels_)) {
         const auto make = [&] { return ByteLayer(shape, bits, *kernels_); };
-        convolutions_->of_bytes.get(make).run(examples, input, epilogue, work);
+        convolutions_->of_bytes.get(make).run(vectors, input, epilogue, work);
         return true;
     }
-    if (examples < kManyExamples) return false;
+    if (vectors < kManyVectors) return false;
     const auto make = [&] {
         return is_binary() ? LookupLayer::binary(shape, bits, integer, *kernels_)
                            : LookupLayer::real(shape, weights_.data(), *kernels_);
     };
     Lazy<LookupLayer>& convolution = integer ? convolutions_->of_integers : convolutions_->of_floats;
-    convolution.get(make).run(examples, input, epilogue, Order::planes, work);
+    convolution.get(make).run(vectors, input, epilogue, Order::planes, work);
     return true;
 }
 
-void Dense::run_example(const char* example, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+void Dense::run_vector(const char* vector, const Tensor& input, const Epilogue& epilogue, Work& work) const {
     const MatvecKernels& kernels = kernels_->matvec;
     // 8-bit inputs stay integers, which float32 sums exactly; the epilogue applies their scale.
     const float factor = input.is_float() ? 1.0f : input.scale;
@@ -108,7 +109,7 @@ void Dense::run_example(const char* example, const Tensor& input, const Epilogue
         work.shared.reserve((input_floats + table_floats + vectors * lanes) * int64_t(sizeof(float)) + 64));
     float* built = memory + input_floats;
     float* sums = built + table_floats;
-    kernels_->elementwise.to_float(example, input.type, 1.0f, memory, inputs_);
+    kernels_->elementwise.to_float(vector, input.type, 1.0f, memory, inputs_);
     if (is_binary()) kernels.build(memory, inputs_, tables, built);
 
     const int64_t cycles = inputs_ * filters_ / (is_binary() ? 32 : 8), threads = work.threads(cycles);
@@ -126,16 +127,20 @@ void Dense::run_example(const char* example, const Tensor& input, const Epilogue
     });
 }
 
-void Dense::run(int64_t examples, const Tensor& input, const Epilogue& epilogue, Work& work) const {
-    if (run_together(examples, input, epilogue, work)) return;
+void Dense::run(int64_t examples, const Tensor& all, const Epilogue& epilogue, Work& work) const {
+    const int64_t vectors = examples * (all.shape.count() / inputs_);
+    Tensor input = all;
+    input.shape = {inputs_};
+    input.order = Order::planes;  // another order may have the same layout
+    if (run_together(vectors, input, epilogue, work)) return;
     const StopWatch watch = work.time(&Phases::sums);
     char* output = static_cast<char*>(epilogue.output);
     const char* residual = static_cast<const char*>(epilogue.residual);
-    for (int64_t i = 0; i < examples; ++i) {
+    for (int64_t i = 0; i < vectors; ++i) {
         Epilogue one = epilogue;
         one.output = output + i * filters_ * bytes_of(epilogue.output_type);
         if (residual != nullptr) one.residual = residual + i * filters_ * bytes_of(epilogue.residual_type);
-        run_example(input.at(i * inputs_), input, one, work);
+        run_vector(input.at(i * inputs_), input, one, work);
     }
 }
 
@@ -144,15 +149,17 @@ void Dense::run(int64_t examples, const Tensor& input, const Epilogue& epilogue,
 std::unique_ptr<Operation> make_dense(const signwise_operation& described, const std::vector<Tensor>& inputs,
                                       Tensor& output, const Kernels& kernels) {
     const Shape& in = inputs[0].shape;
-    require(in.rank == 1, "a dense layer reads a vector");
+    require(in.rank >= 1, "a dense layer reads a vector, or several of them");
+    const int64_t features = in.last();
     check_size(described.out_channels, 1, kLargestSize, "out_features");
-    output.shape = {1, described.out_channels, 1, 1};
-    check_layer(described, inputs, output, in.channels);
+    output.shape = in;
+    output.shape.sizes[in.rank - 1] = described.out_channels;
+    check_layer(described, inputs, output, features);
     LayerEpilogue epilogue(described, described.out_channels);
-    const SignBits bits(described.weight, in.channels);
+    const SignBits bits(described.weight, features);
     Dense dense = described.bits == 1
-                      ? Dense::binary(in.channels, described.out_channels, bits, described.weight, kernels)
-                      : Dense::real(in.channels, described.out_channels, static_cast<const float*>(described.weight),
+                      ? Dense::binary(features, described.out_channels, bits, described.weight, kernels)
+                      : Dense::real(features, described.out_channels, static_cast<const float*>(described.weight),
                                     kernels);
     return make_layer(std::move(dense), std::move(epilogue), output);
 }

@@ -10,7 +10,7 @@ void check_layer(const signwise_operation& described, const std::vector<Tensor>&
     require(described.bits == 1 || described.bits == 32, "bits must be 1 or 32");
     const int64_t row = described.bits == 1 ? (filter_weights + 7) / 8 : filter_weights * 4;
     require(described.weight != nullptr &&
-                described.weight_bytes == checked_product(row, output.shape.channels, "weight"),
+                described.weight_bytes == checked_product(row, described.out_channels, "weight"),
             "the weight has the wrong size for its layer");
 }
 

@@ -64,7 +64,7 @@ class PoolOperation : public Operation {
         const int64_t pixels = window_.height * window_.width, outputs = window_.out_height * window_.out_width;
         const int64_t scratch = 2 * window_.out_height * window_.pitch + window_.pitch;
         work.reserve_own((pixels + outputs + scratch) * 4);
-        const int64_t planes = examples * input.shape.channels;
+        const int64_t planes = examples * input.shape.channels();
         const int64_t cycles = planes * pixels / 3, slices = std::min<int64_t>(planes, 2 * work.threads(cycles));
         work.each(slices, cycles, [&](int64_t slice, int thread) {
             float* image = work.own_memory<float>(thread);
@@ -88,7 +88,7 @@ class PoolOperation : public Operation {
 
     // From row order to row order or planes.
     void run_rows(int64_t examples, const Tensor& input, const Tensor& output, Work& work) const {
-        const int64_t channels = input.shape.channels, width = window_.out_width, outputs = channels * width;
+        const int64_t channels = input.shape.channels(), width = window_.out_width, outputs = channels * width;
         work.reserve_own(5 * outputs * 4);
         const int64_t rows = examples * window_.out_height;
         Window pair = window_;
@@ -124,7 +124,7 @@ class PoolOperation : public Operation {
 
     // In pixel order, one row of outputs at a time.
     void run_pixels(int64_t examples, const Tensor& input, const Tensor& output, Work& work) const {
-        const int64_t channels = input.shape.channels, outputs = window_.out_width * channels;
+        const int64_t channels = input.shape.channels(), outputs = window_.out_width * channels;
         work.reserve_own((outputs + window_.out_width) * 4);
         const int64_t rows = examples * window_.out_height, cycles = rows * outputs * window_.kernel[0] / 4;
         work.each(rows, cycles, [&](int64_t index, int thread) {
@@ -145,11 +145,11 @@ class PoolOperation : public Operation {
     // In pixel order and bytes: the output's integers are maxima or sums of the input's.
     void run_bytes(int64_t examples, const Tensor& input, const Tensor& output, Work& work) const {
         const Shape& in = input.shape;
-        const int64_t rows = examples * window_.out_height, outputs = window_.out_width * in.channels;
+        const int64_t rows = examples * window_.out_height, outputs = window_.out_width * in.channels();
         const int64_t cycles = rows * outputs * window_.kernel[0] * window_.kernel[1] / 32;
         work.each(rows, cycles, [&](int64_t index, int) {
             const int64_t example = index / window_.out_height, y = index % window_.out_height;
-            kernels_.pooling.bytes(window_, y, input.at(example * in.count()), input.type == Type::int8, in.channels,
+            kernels_.pooling.bytes(window_, y, input.at(example * in.count()), input.type == Type::int8, in.channels(),
                                    output.at(index * outputs));
         });
     }
@@ -182,7 +182,7 @@ class GlobalPoolOperation : public Operation {
     void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const override {
         const StopWatch watch = work.time(&Phases::finish);
         const Tensor& in = inputs[0];
-        const int64_t channels = in.shape.channels, pixels = in.shape.plane(), count = in.shape.count();
+        const int64_t channels = in.shape.channels(), pixels = in.shape.plane(), count = in.shape.count();
         float* means = reinterpret_cast<float*>(work.own[0].reserve((channels + count) * 4));
         std::vector<double> sums(static_cast<size_t>(channels));
         for (int64_t example = 0; example < examples; ++example) {
@@ -214,16 +214,16 @@ class GlobalPoolOperation : public Operation {
 std::unique_ptr<Operation> make_pool(const signwise_operation& described, const std::vector<Tensor>& inputs,
                                      Tensor& output, const Kernels& kernels) {
     const Shape& in = inputs[0].shape;
-    require(inputs.size() == 1 && in.rank == 3, "a pool reads one image");
+    require(inputs.size() == 1 && in.is_image(), "a pool reads one image");
     const int64_t* padding = described.padding;
     const int64_t height =
-        window_count(in.height, padding[0], padding[2], described.kernel[0], described.stride[0], 1);
-    const int64_t width = window_count(in.width, padding[1], padding[3], described.kernel[1], described.stride[1], 1);
+        window_count(in.height(), padding[0], padding[2], described.kernel[0], described.stride[0], 1);
+    const int64_t width = window_count(in.width(), padding[1], padding[3], described.kernel[1], described.stride[1], 1);
     require(std::max(padding[0], padding[2]) < described.kernel[0] &&
                 std::max(padding[1], padding[3]) < described.kernel[1],
             "the padding of a pool must be smaller than its kernel");
-    output.shape = {3, in.channels, height, width};
-    const int64_t reach = std::max((width - 1) * described.stride[1] + described.kernel[1], padding[1] + in.width);
+    output.shape = {in.channels(), height, width};
+    const int64_t reach = std::max((width - 1) * described.stride[1] + described.kernel[1], padding[1] + in.width());
     Window window{};
     for (int axis = 0; axis < 2; ++axis) {
         window.kernel[axis] = described.kernel[axis];
@@ -231,8 +231,8 @@ std::unique_ptr<Operation> make_pool(const signwise_operation& described, const 
     }
     window.top = padding[0];
     window.left = padding[1];
-    window.height = in.height;
-    window.width = in.width;
+    window.height = in.height();
+    window.width = in.width();
     window.out_height = height;
     window.out_width = width;
     window.pitch = round_up(reach, described.stride[1]);
@@ -245,8 +245,8 @@ std::unique_ptr<Operation> make_pool(const signwise_operation& described, const 
 
 std::unique_ptr<Operation> make_global_pool(const signwise_operation&, const std::vector<Tensor>& inputs,
                                             Tensor& output, const Kernels& kernels) {
-    require(inputs.size() == 1 && inputs[0].shape.rank == 3, "a global pool reads one image");
-    output.shape = {1, inputs[0].shape.channels, 1, 1};
+    require(inputs.size() == 1 && inputs[0].shape.is_image(), "a global pool reads one image");
+    output.shape = {inputs[0].shape.channels()};
     const Order order = common_order(inputs) == Order::pixels ? Order::pixels : Order::planes;
     return std::make_unique<GlobalPoolOperation>(order, kernels);
 }

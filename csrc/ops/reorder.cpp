@@ -29,8 +29,8 @@ class ReorderOperation : public Operation {
     // Between pixels and the channels of an image or, `by_rows`, of each of its rows.
     void transpose_pixels(int64_t examples, const Tensor& input, const Tensor& output, bool by_rows, Work& work) const {
         const Shape& shape = input.shape;
-        const int64_t matrices = examples * (by_rows ? shape.height : 1), count = examples * shape.count() / matrices;
-        const int64_t columns = input.order == Order::pixels ? shape.channels : count / shape.channels;
+        const int64_t matrices = examples * (by_rows ? shape.height() : 1), count = examples * shape.count() / matrices;
+        const int64_t columns = input.order == Order::pixels ? shape.channels() : count / shape.channels();
         const int64_t rows = count / columns, panels = ceil_divide(columns, kPanel);
         work.each(matrices * panels, matrices * count / 4, [&](int64_t index, int) {
             const int64_t at = index / panels * count, first = index % panels * kPanel;
@@ -49,13 +49,13 @@ class ReorderOperation : public Operation {
     void move_rows(int64_t examples, const Tensor& input, const Tensor& output, Work& work) const {
         const Shape& shape = input.shape;
         const bool to_rows = output.order == Order::rows;
-        work.each(examples * shape.height, examples * shape.count() / 8, [&](int64_t index, int) {
-            const int64_t image = index / shape.height * shape.count(), row = index % shape.height;
-            for (int64_t channel = 0; channel < shape.channels; ++channel) {
-                const int64_t in_planes = image + (channel * shape.height + row) * shape.width;
-                const int64_t in_rows = image + (row * shape.channels + channel) * shape.width;
+        work.each(examples * shape.height(), examples * shape.count() / 8, [&](int64_t index, int) {
+            const int64_t image = index / shape.height() * shape.count(), row = index % shape.height();
+            for (int64_t channel = 0; channel < shape.channels(); ++channel) {
+                const int64_t in_planes = image + (channel * shape.height() + row) * shape.width();
+                const int64_t in_rows = image + (row * shape.channels() + channel) * shape.width();
                 std::memcpy(output.at(to_rows ? in_rows : in_planes), input.at(to_rows ? in_planes : in_rows),
-                            size_t(shape.width * input.element()));
+                            size_t(shape.width() * input.element()));
             }
         });
     }

@@ -63,12 +63,17 @@ std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<
 
 }  // namespace
 
-Program::Program(const Shape& input, int threads, const Kernels& kernels) : kernels_(kernels), threads_(threads) {
+void Program::add_input(const Shape& shape, Type type) {
+    require(!finished() && steps_.empty(), "the inputs of a program come before its operations");
+    require(inputs_ < SIGNWISE_LARGEST_VALUES, "a program may have 16 inputs");
     Tensor tensor{};
-    tensor.shape = input;
+    tensor.shape = shape;
+    tensor.type = type;
     tensors_.push_back(tensor);
     read_.push_back(true);
-    storage_.push_back(0);
+    storage_.push_back(int32_t(inputs_));
+    described_.push_back(int32_t(inputs_));
+    ++inputs_;
 }
 
 int32_t Program::append(Step step, const Tensor& output) {
@@ -83,14 +88,15 @@ int32_t Program::append(Step step, const Tensor& output) {
 bool Program::suits_rows(const Tensor& tensor) const {
     const int64_t lanes = kernels_.vectors[0].bytes / (tensor.is_float() ? 4 : 2);
     const Shape& shape = tensor.shape;
-    return threads_ > 1 && (shape.width % lanes == 0 || (2 * shape.width == lanes && shape.height % 2 == 0));
+    return threads_ > 1 && (shape.width() % lanes == 0 || (2 * shape.width() == lanes && shape.height() % 2 == 0));
 }
 
 int32_t Program::in_order(int32_t number, Order order, int64_t described) {
     Tensor& tensor = tensors_[size_t(number)];
     // A step with a residual has fixed its order already: the residual is laid out like the output.
-    const bool free = !read_[size_t(number)] && steps_[size_t(number - 1)].inputs.size() == 1 &&
-                      steps_[size_t(number - 1)].operation->writes(order);
+    const bool unread = !read_[size_t(number)];
+    const Step* made_by = unread ? &steps_[size_t(number) - inputs_] : nullptr;
+    const bool free = unread && made_by->inputs.size() == 1 && made_by->operation->writes(order);
     read_[size_t(number)] = true;
     if (same_layout(tensor.shape, tensor.order, order)) return number;
     if (free) {
@@ -109,7 +115,9 @@ int32_t Program::in_order(int32_t number, Order order, int64_t described) {
 void Program::add(const signwise_operation& described) {
     require(!finished(), "the program is finished");
     require(operation_count() < 4096, "a program may have 4096 operations");
-    require(described.input_count >= 1 && described.input_count <= 64 && described.inputs != nullptr,
+    const int32_t fewest = described.kind == SIGNWISE_CONSTANT ? 0 : 1;
+    require(described.input_count >= fewest && described.input_count <= 64 &&
+                (described.inputs != nullptr || described.input_count == 0),
             "an operation reads 1 to 64 values");
     std::vector<int32_t> numbers;
     std::vector<Tensor> inputs;
@@ -130,28 +138,43 @@ void Program::add(const signwise_operation& described) {
     described_.push_back(append({std::move(operation), std::move(numbers), operation_count()}, output));
 }
 
-void Program::finish(int32_t output) {
+void Program::finish(const std::vector<int32_t>& outputs) {
     require(!finished(), "the program is finished");
-    require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
-    output_ = in_order(described_[size_t(output)], Order::planes, operation_count() - 1);
+    require(inputs_ > 0, "a program needs an input");
+    require(!outputs.empty() && outputs.size() <= SIGNWISE_LARGEST_VALUES, "a program has 1 to 16 outputs");
+    for (const int32_t output : outputs) {
+        require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
+    }
+    std::vector<int32_t> results;
+    for (const int32_t output : outputs) {
+        results.push_back(in_order(described_[size_t(output)], Order::planes, operation_count() - 1));
+    }
     const int64_t end = int64_t(tensors_.size());
     std::vector<int64_t> bytes(tensors_.size(), 0), born(tensors_.size(), 0), dies(tensors_.size(), 0);
-    for (size_t tensor = 1; tensor < tensors_.size(); ++tensor) {
+    for (size_t tensor = inputs_; tensor < tensors_.size(); ++tensor) {
         const size_t store = size_t(storage_[tensor]);
-        if (store == 0) continue;  // the caller's memory
+        if (store < inputs_) continue;  // the caller's memory
         if (store == tensor) born[tensor] = dies[tensor] = int64_t(tensor);
         bytes[store] = round_up(tensors_[store].bytes(), Buffer::kAlignment);
     }
     for (size_t step = 0; step < steps_.size(); ++step) {
         for (const int32_t input : steps_[step].inputs) {
             int64_t& last = dies[size_t(storage_[size_t(input)])];
-            last = std::max(last, int64_t(step) + 1);
+            last = std::max(last, int64_t(step + inputs_));
         }
     }
-    dies[size_t(storage_[size_t(output_)])] = end;
+    direct_.assign(tensors_.size(), -1);
+    for (size_t i = 0; i < results.size(); ++i) {
+        const size_t store = size_t(storage_[size_t(results[i])]);
+        dies[store] = end;
+        // An output goes straight to the caller's memory, unless it still needs conversion, is an input, or is there
+        // already as another output.
+        if (store >= inputs_ && !tensors_[store].is_bytes() && direct_[store] < 0) direct_[store] = int32_t(i);
+    }
     offsets_ = place(bytes, born, dies, arena_bytes_);
     gaps_ = count_gaps(bytes, born, dies, offsets_);
     for (const int64_t gaps : gaps_) most_gaps_ = std::max(most_gaps_, gaps);
+    outputs_ = std::move(results);
 }
 
 int64_t Program::weight_bytes() const {
@@ -160,14 +183,16 @@ int64_t Program::weight_bytes() const {
     return total;
 }
 
-int64_t Program::portion(int64_t batch, int threads) const {
-    const int64_t fewest = tensors_[0].shape.rank == 1 ? kMost : kFewest;
+int64_t Program::portion_size(int64_t batch, int threads) const {
+    bool vectors = true;
+    for (size_t input = 0; input < inputs_; ++input) vectors &= tensors_[input].shape.rank <= 1;
+    const int64_t fewest = vectors ? kMost : kFewest;
     const int64_t most = std::clamp(kPortionBytes / std::max<int64_t>(arena_bytes_, 1), fewest, kMost);
     return std::clamp<int64_t>((batch + threads - 1) / threads, 1, most);
 }
 
 int64_t Program::activation_bytes(int64_t batch) const {
-    return arena_bytes_ * std::min(batch, portion(batch, threads_));
+    return arena_bytes_ * std::min(batch, portion_size(batch, threads_));
 }
 
 std::unique_ptr<Program::Context> Program::take_context(ThreadPool* pool) {
@@ -191,19 +216,25 @@ void Program::give_back(std::unique_ptr<Context> context) {
     idle_.push_back(std::move(context));
 }
 
-void Program::run_portion(int64_t examples, const float* input, float* output, Context& context,
-                          double* seconds) const {
+char* Program::input_data(const Portion& portion, size_t input) const {
+    const char* all = static_cast<const char*>(portion.inputs[input]);
+    return const_cast<char*>(all) + portion.first * tensors_[input].bytes();
+}
+
+char* Program::output_data(const Portion& portion, size_t output) const {
+    return static_cast<char*>(portion.outputs[output]) + portion.first * output_size(output) * int64_t(sizeof(float));
+}
+
+void Program::run_portion(const Portion& portion, Context& context, double* seconds) const {
+    const int64_t examples = portion.count;
     char* arena = context.arena.reserve(arena_bytes_ * examples + (most_gaps_ + 1) * kMargin);
-    const size_t result = size_t(output_), result_store = size_t(storage_[result]);
-    // The output goes straight to the caller's memory, unless it still needs conversion or is the input itself.
-    const bool direct = result_store != 0 && tensors_[result_store].is_float();
     const auto with_data = [&](size_t number) {
         Tensor tensor = tensors_[number];
         const size_t store = size_t(storage_[number]);
-        tensor.margins = store != 0 && !(direct && store == result_store);
-        tensor.data = store == 0      ? reinterpret_cast<char*>(const_cast<float*>(input))
+        tensor.margins = store >= inputs_ && direct_[store] < 0;
+        tensor.data = store < inputs_  ? input_data(portion, store)
                       : tensor.margins ? arena + offsets_[store] * examples + gaps_[store] * kMargin
-                                       : reinterpret_cast<char*>(output);
+                                       : output_data(portion, size_t(direct_[store]));
         return tensor;
     };
     for (size_t i = 0; i < steps_.size(); ++i) {
@@ -214,30 +245,36 @@ void Program::run_portion(int64_t examples, const float* input, float* output, C
         double* timed = seconds != nullptr ? seconds + 5 * steps_[i].described : nullptr;
         {
             const StopWatch watch(timed != nullptr ? timed + 4 : nullptr);
-            steps_[i].operation->run(examples, inputs, with_data(i + 1), context.work);
+            steps_[i].operation->run(examples, inputs, with_data(inputs_ + i), context.work);
         }
         if (timed != nullptr) {
             const double seconds_of[] = {phases.prepare, phases.build, phases.sums, phases.finish};
             for (int phase = 0; phase < 4; ++phase) timed[phase] += seconds_of[phase];
         }
     }
-    if (!direct) {
-        const Tensor computed = with_data(result);
-        kernels_.elementwise.to_float(computed.data, computed.type, computed.scale, output,
-                                      examples * computed.shape.count());
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+        const Tensor computed = with_data(size_t(outputs_[i]));
+        char* to = output_data(portion, i);
+        const int64_t count = examples * computed.shape.count();
+        if (computed.data == to) continue;
+        if (computed.is_bytes()) {
+            kernels_.elementwise.to_float(computed.data, computed.type, computed.scale, reinterpret_cast<float*>(to),
+                                          count);
+        } else {
+            std::memcpy(to, computed.data, size_t(count * computed.element()));
+        }
     }
 }
 
-void Program::run(int64_t batch, const float* input, float* output) {
-    const int64_t in = input_count(), out = output_count();
+void Program::run(int64_t batch, const void* const* inputs, void* const* outputs) {
     // A second caller at the same time works alone instead of waiting for the threads.
     ThreadPool& shared = ThreadPool::of(threads_);
     std::unique_lock<Mutex> lock(shared.mutex, std::try_to_lock);
     ThreadPool* pool = lock.owns_lock() && threads_ > 1 ? &shared : nullptr;
-    const int64_t size = portion(batch, threads_), portions = (batch + size - 1) / size;
+    const int64_t size = portion_size(batch, threads_), portions = (batch + size - 1) / size;
     const auto run_one = [&](int64_t index, Context& context) {
-        const int64_t first = index * size, count = std::min(size, batch - first);
-        run_portion(count, input + first * in, output + first * out, context, nullptr);
+        const int64_t first = index * size;
+        run_portion({first, std::min(size, batch - first), inputs, outputs}, context, nullptr);
     };
     if (pool == nullptr || portions < pool->threads()) {
         std::unique_ptr<Context> context = take_context(pool);
@@ -251,12 +288,11 @@ void Program::run(int64_t batch, const float* input, float* output) {
     for (auto& context : contexts) give_back(std::move(context));
 }
 
-void Program::profile(int64_t batch, const float* input, float* output, double* seconds) {
+void Program::profile(int64_t batch, const void* const* inputs, void* const* outputs, double* seconds) {
     std::unique_ptr<Context> context = take_context(nullptr);
-    const int64_t size = portion(batch, 1);
+    const int64_t size = portion_size(batch, 1);
     for (int64_t first = 0; first < batch; first += size) {
-        run_portion(std::min(size, batch - first), input + first * input_count(), output + first * output_count(),
-                    *context, seconds);
+        run_portion({first, std::min(size, batch - first), inputs, outputs}, *context, seconds);
     }
     give_back(std::move(context));
 }

@@ -16,27 +16,33 @@ namespace signwise {
 
 class Program {
   public:
-    Program(const Shape& input, int threads, const Kernels& kernels);
+    Program(int threads, const Kernels& kernels) : kernels_(kernels), threads_(threads) {}
 
+    // The inputs come before the operations.
+    void add_input(const Shape& shape, Type type);
     void add(const signwise_operation& described);
-    void finish(int32_t output);
+    void finish(const std::vector<int32_t>& outputs);
 
     // Runs a batch in portions of a few examples, small enough for their tensors to stay in the second-level cache.
     // Threads divide the portions; if there are fewer portions than threads, they divide each operation instead.
-    void run(int64_t batch, const float* input, float* output);
+    void run(int64_t batch, const void* const* inputs, void* const* outputs);
 
     // Runs a batch in this thread and adds 5 numbers per operation: prepare, build, sums, finish, total.
-    void profile(int64_t batch, const float* input, float* output, double* seconds);
+    void profile(int64_t batch, const void* const* inputs, void* const* outputs, double* seconds);
 
-    bool finished() const { return output_ >= 0; }
-    int64_t operation_count() const { return int64_t(described_.size()) - 1; }
-    int64_t input_count() const { return tensors_[0].shape.count(); }
-    int64_t output_count() const { return tensors_[size_t(output_)].shape.count(); }
+    bool finished() const { return !outputs_.empty(); }
+    int64_t operation_count() const { return int64_t(described_.size() - inputs_); }
+    size_t input_count() const { return inputs_; }
+    size_t output_count() const { return outputs_.size(); }
+    // Numbers per example.
+    int64_t input_size(size_t input) const { return tensors_[input].shape.count(); }
+    int64_t output_size(size_t i) const { return output(i).shape.count(); }
+    const Tensor& output(size_t i) const { return tensors_[size_t(outputs_[i])]; }
     int64_t weight_bytes() const;
     int64_t activation_bytes(int64_t batch) const;
 
   private:
-    // Step i computes tensor i + 1.
+    // Step i computes tensor inputs_ + i.
     struct Step {
         std::unique_ptr<Operation> operation;
         std::vector<int32_t> inputs;
@@ -56,18 +62,29 @@ class Program {
         Work work;
     };
 
-    int64_t portion(int64_t batch, int threads) const;
-    void run_portion(int64_t examples, const float* input, float* output, Context& context, double* seconds) const;
+    // Examples [first, first + count) of the caller's arrays.
+    struct Portion {
+        int64_t first, count;
+        const void* const* inputs;
+        void* const* outputs;
+    };
+
+    int64_t portion_size(int64_t batch, int threads) const;
+    char* input_data(const Portion& portion, size_t input) const;
+    char* output_data(const Portion& portion, size_t output) const;
+    void run_portion(const Portion& portion, Context& context, double* seconds) const;
     std::unique_ptr<Context> take_context(ThreadPool* pool);
     void give_back(std::unique_ptr<Context> context);
 
     const Kernels& kernels_;
-    std::vector<int32_t> described_{0};  // the tensors that callers number: the input, then one per operation
-    std::vector<Tensor> tensors_;        // those, and their copies in other orders; without data
-    std::vector<bool> read_;             // [tensor]: whether a step reads it in its order
+    size_t inputs_ = 0;
+    std::vector<int32_t> described_;  // the tensors that callers number: the inputs, then one per operation
+    std::vector<Tensor> tensors_;     // those, and their copies in other orders; without data
+    std::vector<bool> read_;          // [tensor]: whether a step reads it in its order
     std::map<std::pair<int32_t, Order>, int32_t> reordered_;  // (tensor, order) -> its copy
     std::vector<Step> steps_;
-    int32_t output_ = -1;
+    std::vector<int32_t> outputs_;
+    std::vector<int32_t> direct_;   // [tensor]: the output whose memory in the caller's hands holds it, or -1
     std::vector<int32_t> storage_;  // [tensor]: the tensor whose memory it uses, itself unless it is an alias
     std::vector<int64_t> offsets_;  // [tensor]: place in the arena, for one example
     std::vector<int64_t> gaps_;     // [tensor]: gaps of kMargin bytes below it, however many examples there are

@@ -40,6 +40,7 @@ struct Work {
     ThreadPool* pool = nullptr;  // null: the calling thread alone
     Phases* phases = nullptr;    // null: not profiled
     Buffer shared;               // scratch that all threads share
+    Buffer converted;            // 8-bit values as floats, for operations that know floats only
     std::vector<Buffer> own = std::vector<Buffer>(1);  // scratch per thread
 
     // Measures the enclosing scope: `const StopWatch watch = work.time(&Phases::sums);`

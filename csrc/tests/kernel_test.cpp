@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
         setenv("SIGNWISE_ISA", isa.c_str(), 1);
         generator.seed(seed);  // the same programs for every set
         const int64_t operations = test_operations(isa.c_str(), programs);
-        std::printf("%s: %d programs, %ld operations\n", isa.c_str(), programs, long(operations));
+        const int64_t others = test_any_rank(isa.c_str(), programs / 6 + 1);
+        std::printf("%s: %d programs, %ld operations, and %ld programs of any rank\n", isa.c_str(), programs,
+                    long(operations), long(others));
     }
     if (failures > 0) {
         std::printf("kernel_test: %d FAILED\n", failures);

@@ -286,25 +286,27 @@ void run(const Chain& chain, const char* isa) {
     const Reference& input = chain.tensor(0);
     const int64_t shape[] = {input.channels, input.height, input.width};
     const std::unique_ptr<signwise_program, decltype(&signwise_free)> program(
-        signwise_create(shape, input.rank, int32_t(number(1, 3))), signwise_free);
+        signwise_create(int32_t(number(1, 3))), signwise_free);
     const auto failed = [&](int32_t status) {
         if (status != SIGNWISE_OK) fail("%s:%s: %s", isa, chain.text().c_str(), signwise_error());
         return status != SIGNWISE_OK;
     };
     if (failed(program ? SIGNWISE_OK : SIGNWISE_ERROR)) return;
+    if (failed(signwise_input(program.get(), SIGNWISE_FLOAT32, shape, input.rank))) return;
     for (const signwise_operation& op : chain.operations()) {
         if (failed(signwise_add(program.get(), &op))) return;
     }
-    if (failed(signwise_finish(program.get(), int32_t(chain.size()) - 1))) return;
+    const int32_t result = int32_t(chain.size()) - 1;
+    if (failed(signwise_finish(program.get(), &result, 1))) return;
     const Reference& expected = chain.last();
     const std::vector<float> images(input.values.begin(), input.values.end());
     // Behind the outputs, numbers that must stay as they are.
     constexpr float untouched = -12345.0f;
     std::vector<float> outputs(size_t(expected.count()) + 1000, untouched);
-    if (failed(signwise_run(program.get(), input.batch, images.data(), int64_t(images.size()), outputs.data(),
-                            expected.count()))) {
-        return;
-    }
+    const void* const from = images.data();
+    void* const to = outputs.data();
+    const int64_t from_count = int64_t(images.size()), to_count = expected.count();
+    if (failed(signwise_run(program.get(), input.batch, &from, &from_count, 1, &to, &to_count, 1))) return;
     for (size_t i = size_t(expected.count()); i < outputs.size(); ++i) {
         if (outputs[i] != untouched) return fail("%s:%s: wrote beyond the output", isa, chain.text().c_str());
     }

@@ -37,4 +37,7 @@ void test_plans(int count);
 // Random programs on the instruction set that SIGNWISE_ISA names; operations_test.cpp. Returns how many operations ran.
 int64_t test_operations(const char* isa, int programs);
 
+// The same for operations on values of any rank, as many programs per kind; any_rank_test.cpp.
+int64_t test_any_rank(const char* isa, int programs);
+
 }  // namespace signwise_test

@@ -62,8 +62,9 @@ class Network {
         const int32_t type = types[kind / 3 % 4];
         const int64_t shape[3] = {3, height, width};
         inputs = 3 * height * width;
-        program = signwise_create(shape, 3, threads);
+        program = signwise_create(threads);
         if (program == nullptr) check(SIGNWISE_ERROR, "create");
+        check(signwise_input(program, SIGNWISE_FLOAT32, shape, 3), "input");
         convolution({0}, 3, channels, 1, 32, type);
         convolution({1, 1}, channels, channels, 1, 1, type);
         signwise_operation pool = operation(SIGNWISE_MAXPOOL, type);
@@ -76,13 +77,17 @@ class Network {
         dense.out_channels = kOutputs;
         dense.bits = 1;
         add(dense, {5}, random_signs(kOutputs, 2 * channels * rows * columns, random_));
-        check(signwise_finish(program, 6), "finish");
+        const int32_t output = 6;
+        check(signwise_finish(program, &output, 1), "finish");
     }
     Network(const Network&) = delete;
     ~Network() { signwise_free(program); }
 
     void run(int64_t batch, const float* from, float* to) const {
-        check(signwise_run(program, batch, from, batch * inputs, to, batch * kOutputs), "run");
+        const void* const read = from;
+        void* const written = to;
+        const int64_t sizes[] = {batch * inputs, batch * kOutputs};
+        check(signwise_run(program, batch, &read, sizes, 1, &written, sizes + 1, 1), "run");
     }
 
     signwise_program* program;
@@ -146,7 +151,10 @@ void use_new_program(Random& random) {
     std::vector<float> to(static_cast<size_t>(kOutputs));
     double seconds[30] = {};
     mine.run(1, from.data(), to.data());
-    check(signwise_profile(mine.program, 1, from.data(), mine.inputs, to.data(), kOutputs, seconds, 30), "profile");
+    const void* const read = from.data();
+    void* const written = to.data();
+    const int64_t sizes[] = {mine.inputs, kOutputs};
+    check(signwise_profile(mine.program, 1, &read, sizes, 1, &written, sizes + 1, 1, seconds, 30), "profile");
 }
 
 }  // namespace

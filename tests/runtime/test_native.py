@@ -25,7 +25,9 @@ needs_library = pytest.mark.skipif(not native.available_isas(), reason="needs th
 def program(shape: tuple[int, ...] = (4, 5, 5), threads: int = 1) -> native.NativeProgram:
     library = native.library()
     assert library is not None
-    return native.NativeProgram(library, shape, threads)
+    made = native.NativeProgram(library, threads)
+    made.input(np.float32, shape)
+    return made
 
 
 def operation(**fields: Any) -> native.Operation:
@@ -92,11 +94,11 @@ def test_an_unknown_instruction_set_is_refused_by_name(monkeypatch: pytest.Monke
         (convolution(weight=None), "wrong size"),
         (convolution(out_channels=2**40), "out_channels must be from 1"),
         (convolution(scale_count=7, scale=1), "one number for each of 8 channels, got 7"),
-        (operation(kind=1, bits=1, out_channels=1), "reads a vector"),
+        (operation(kind=1, bits=1, out_channels=1), "wrong size"),
         (operation(kind=2), "needs scale and bias"),
         (operation(kind=5, kernel=(2, 2), stride=(2, 2), padding=(2, 0, 0, 0)), "smaller than its kernel"),
         (operation(kind=8, before=2**27, after=2**27), "size of a value"),
-        (operation(kind=11), "reads one vector"),
+        (operation(kind=11, axis_count=1), "has no axes"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(described: native.Operation, message: str) -> None:
@@ -111,7 +113,7 @@ def test_values_that_do_not_exist_yet_are_refused() -> None:
     with pytest.raises(SignwiseError, match="no earlier operation computes"):
         program().add(described)
     with pytest.raises(SignwiseError, match="no value of the program"):
-        program().finish(1)
+        program().finish([1])
 
 
 @needs_library
@@ -119,15 +121,15 @@ def test_arrays_of_the_wrong_size_are_refused_before_anything_is_read() -> None:
     lowered = program()
     right, wrong = np.zeros((2, 4, 5, 5), np.float32), np.zeros((2, 4, 5, 4), np.float32)
     with pytest.raises(SignwiseError, match="not finished"):
-        lowered.run(right, right.copy())
+        lowered.run([right], [right.copy()])
     lowered.add(operation())
-    lowered.finish(1)
+    lowered.finish([1])
     with pytest.raises(SignwiseError, match="the input has the wrong size"):
-        lowered.run(wrong, right)
+        lowered.run([wrong], [right])
     with pytest.raises(SignwiseError, match="the output has the wrong size"):
-        lowered.run(right, wrong)
+        lowered.run([right], [wrong])
     with pytest.raises(SignwiseError, match="5 numbers per operation"):
-        lowered.profile(right, right.copy(), np.zeros((2, 5)))
+        lowered.profile([right], [right.copy()], np.zeros((2, 5)))
 
 
 @pytest.mark.parametrize("named", ["0", "many", "-1", "2000"])
@@ -210,19 +212,19 @@ def test_the_library_and_python_agree_on_the_number_of_operations() -> None:
 def test_arrays_of_the_wrong_type_are_refused() -> None:
     lowered = program(shape=(4,))
     lowered.add(operation())
-    lowered.finish(1)
+    lowered.finish([1])
     floats, read_only = np.zeros((2, 4), np.float32), np.zeros((2, 4), np.float32)
     read_only.setflags(write=False)
     with pytest.raises(ValueError, match="takes float32 here, got uint8"):
-        lowered.run(np.zeros((2, 4), np.uint8), floats)
+        lowered.run([np.zeros((2, 4), np.uint8)], [floats])
     with pytest.raises(ValueError, match="takes float32 here, got float64"):
-        lowered.run(floats, np.zeros((2, 4)))  # type: ignore[arg-type]
+        lowered.run([floats], [np.zeros((2, 4))])
     with pytest.raises(ValueError, match="takes float64 here"):
-        lowered.profile(floats, floats.copy(), np.zeros((1, 5), np.float32))
+        lowered.profile([floats], [floats.copy()], np.zeros((1, 5), np.float32))
     with pytest.raises(ValueError, match="read-only"):
-        lowered.run(floats, read_only)
+        lowered.run([floats], [read_only])
     with pytest.raises(ValueError, match="aligned"):
-        lowered.run(np.ndarray((2, 4), np.float32, buffer=bytearray(40), offset=1), floats)
+        lowered.run([np.ndarray((2, 4), np.float32, buffer=bytearray(40), offset=1)], [floats])
 
 
 @needs_library

@@ -450,7 +450,7 @@ def test_a_session_has_a_short_repr_with_its_threads_and_instruction_set(monkeyp
 class Doubling:
     """Not a program: the least that a session needs."""
 
-    version = 1
+    inputs = ((3,),)
     outputs = (1,)
     shapes = ((3,), (3,))
     types = ("float32", "float32")

@@ -5,10 +5,12 @@
 #include "kernels/kernels.h"
 
 #include "kernels/implementation/elementwise.h"
+#include "kernels/implementation/functions.h"
 #include "kernels/implementation/lookup_finish.h"
 #include "kernels/implementation/lookup_planes.h"
 #include "kernels/implementation/lookup_sums.h"
 #include "kernels/implementation/lookup_tables.h"
+#include "kernels/implementation/matmul.h"
 #include "kernels/implementation/matvec.h"
 #include "kernels/implementation/pooling.h"
 
@@ -76,6 +78,17 @@ constexpr Kernels all_kernels() {
     k.pooling.planes = pool_planes;
     k.pooling.pixels = pool_pixels;
     k.pooling.bytes = pool_bytes;
+    k.functions.activation = activation;
+    k.functions.arithmetic = arithmetic;
+    k.functions.sum = sum_line;
+    k.functions.squares = sum_squares;
+    k.functions.maximum = maximum_line;
+    k.functions.minimum = minimum_line;
+    k.functions.exponentials = exponentials;
+    k.functions.add_scaled = add_scaled;
+    k.matmul.panel = kPanel;
+    k.matmul.pack = pack_matrix;
+    k.matmul.multiply = multiply_matrices;
     return k;
 }
 

@@ -11,6 +11,7 @@ import ctypes
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from signwise.errors import SignwiseError
 
-INTERFACE = 2  # SIGNWISE_INTERFACE of the header that this file mirrors
+INTERFACE = 3  # SIGNWISE_INTERFACE of the header that this file mirrors
 FILE = {"win32": "signwise.dll", "darwin": "libsignwise.dylib"}.get(sys.platform, "libsignwise.so")
 
 
@@ -52,20 +53,39 @@ class Operation(ctypes.Structure):
         ("scale_count", c_int64),
         ("bias", c_void_p),
         ("bias_count", c_int64),
+        ("function", c_int32),
+        ("flags", c_int32),
+        ("axes", POINTER(c_int64)),
+        ("axis_count", c_int32),
+        ("size_count", c_int32),
+        ("sizes", POINTER(c_int64)),
+        ("numbers", c_float * 4),
+        ("table", c_void_p),
+        ("table_count", c_int64),
     )
 
+
+# The addresses of a few arrays, how many numbers each has, and how many arrays there are.
+_ARRAYS = (POINTER(c_void_p), POINTER(c_int64), c_int32)
+_INPUT_TYPES: dict[np.dtype[Any], int] = {
+    np.dtype(np.float32): 0,
+    np.dtype(np.int32): 4,
+}  # SIGNWISE_FLOAT32 and SIGNWISE_INT32
+_COUNTS = {"axes": "axis_count", "sizes": "size_count"}  # lists of any length, and the fields that count them
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "signwise_interface": (c_int32, []),
     "signwise_error": (c_char_p, []),
     "signwise_isa": (c_char_p, []),
     "signwise_isas": (c_char_p, []),
-    "signwise_create": (c_void_p, [POINTER(c_int64), c_int32, c_int32]),
+    "signwise_create": (c_void_p, [c_int32]),
+    "signwise_input": (c_int32, [c_void_p, c_int32, POINTER(c_int64), c_int32]),
     "signwise_add": (c_int32, [c_void_p, POINTER(Operation)]),
-    "signwise_finish": (c_int32, [c_void_p, c_int32]),
+    "signwise_finish": (c_int32, [c_void_p, POINTER(c_int32), c_int32]),
+    "signwise_output": (c_int32, [c_void_p, c_int32, POINTER(c_int32), POINTER(c_int64)]),
     "signwise_free": (None, [c_void_p]),
-    "signwise_run": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
-    "signwise_profile": (c_int32, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64]),
+    "signwise_run": (c_int32, [c_void_p, c_int64, *_ARRAYS, *_ARRAYS]),
+    "signwise_profile": (c_int32, [c_void_p, c_int64, *_ARRAYS, *_ARRAYS, c_void_p, c_int64]),
     "signwise_weight_bytes": (c_int64, [c_void_p]),
     "signwise_activation_bytes": (c_int64, [c_void_p, c_int64]),
 }
@@ -144,7 +164,7 @@ def describe(
     inputs: tuple[int, ...],
     *,
     out: tuple[int, float] | None = None,
-    **fields: int | tuple[int, ...] | npt.NDArray[Any] | None,
+    **fields: int | tuple[int, ...] | tuple[float, ...] | npt.NDArray[Any] | None,
 ) -> Operation:
     """One operation for :meth:`NativeProgram.add`.
 
@@ -153,7 +173,7 @@ def describe(
         inputs: the numbers of the values it reads.
         out: the number of the result's 8-bit type, and its scale; ``None`` for float32.
         fields: further fields of the structure. An array gives a pointer and its size and must stay alive until the
-            operation is added.
+            operation is added. ``axes`` and ``sizes`` are tuples of any length.
 
     Example:
         >>> describe(5, (0,), kernel=(2, 2), stride=(2, 2)).stride[:]
@@ -170,8 +190,11 @@ def describe(
             # The header counts weights in bytes, since they are bits or float32, and scales and biases in numbers.
             is_weight = name == "weight"
             setattr(described, f"{name}_bytes" if is_weight else f"{name}_count", value.nbytes if is_weight else count)
+        elif isinstance(value, tuple) and name in _COUNTS:
+            setattr(described, name, (c_int64 * len(value))(*map(int, value)))
+            setattr(described, _COUNTS[name], len(value))
         elif isinstance(value, tuple):
-            getattr(described, name)[:] = value
+            getattr(described, name)[: len(value)] = value
         elif value is not None:
             setattr(described, name, value)
     return described
@@ -184,14 +207,14 @@ class NativeProgram:
 
     Args:
         native: the library.
-        input_shape: shape of one example.
         threads: how many threads one call may use.
     """
 
-    def __init__(self, native: ctypes.CDLL, input_shape: tuple[int, ...], threads: int) -> None:
+    def __init__(self, native: ctypes.CDLL, threads: int) -> None:
         self._native = native
-        shape = (c_int64 * len(input_shape))(*input_shape)
-        self._handle: int | None = native.signwise_create(shape, len(input_shape), threads)
+        self._input_types: list[np.dtype[Any]] = []
+        self._output_types: list[np.dtype[Any]] = []
+        self._handle: int | None = native.signwise_create(threads)
         if not self._handle:
             raise SignwiseError(_message(native))
 
@@ -203,39 +226,63 @@ class NativeProgram:
     def __reduce__(self) -> NoReturn:
         raise SignwiseError("a prepared program is memory of this process and cannot be copied: prepare another one")
 
+    def input(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+        """Append an input; all inputs come before the operations.
+
+        Args:
+            dtype: float32 or int32.
+            shape: of one example.
+        """
+        if np.dtype(dtype) not in _INPUT_TYPES:
+            raise ValueError(f"an input of the native library is float32 or int32, got {np.dtype(dtype)}")
+        sizes = (c_int64 * len(shape))(*shape)
+        self._check(self._native.signwise_input(self._handle, _INPUT_TYPES[np.dtype(dtype)], sizes, len(shape)))
+        self._input_types.append(np.dtype(dtype))
+
     def add(self, operation: Operation) -> None:
         """Append an operation; the library copies the weights."""
         self._check(self._native.signwise_add(self._handle, ctypes.byref(operation)))
 
-    def finish(self, output: int) -> None:
-        """Declare the output and close the program."""
-        self._check(self._native.signwise_finish(self._handle, output))
+    def finish(self, outputs: Sequence[int]) -> None:
+        """Declare the values that are the outputs and close the program."""
+        self._check(self._native.signwise_finish(self._handle, (c_int32 * len(outputs))(*outputs), len(outputs)))
+        number, sizes = c_int32(), (c_int64 * 6)()
+        types = {value: dtype for dtype, value in _INPUT_TYPES.items()}
+        for output in range(len(outputs)):
+            self._native.signwise_output(self._handle, output, ctypes.byref(number), sizes)
+            self._output_types.append(types[number.value])
 
-    def run(self, examples: npt.NDArray[np.float32], outputs: npt.NDArray[np.float32]) -> None:
+    def run(self, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
         """Compute a batch.
 
         Args:
-            examples: C-contiguous, ``(batch, *input_shape)``.
-            outputs: C-contiguous, ``(batch, *output_shape)``, written to.
+            inputs: one C-contiguous array ``(batch, *shape)`` per input, of its type.
+            outputs: one C-contiguous array ``(batch, *shape)`` per output, written to: float32, or int32 for integers.
         """
-        pointers = (*_pointer(examples, np.float32), *_pointer(outputs, np.float32, written=True))
-        self._check(self._native.signwise_run(self._handle, len(examples), *pointers))
+        self._check(self._native.signwise_run(self._handle, *self._arrays(inputs, outputs)))
 
     def profile(
-        self, examples: npt.NDArray[np.float32], outputs: npt.NDArray[np.float32], seconds: npt.NDArray[np.float64]
+        self,
+        inputs: Sequence[npt.NDArray[Any]],
+        outputs: Sequence[npt.NDArray[Any]],
+        seconds: npt.NDArray[np.float64],
     ) -> None:
         """Like :meth:`run`, in one thread; adds the time spent per operation and phase to ``seconds``.
 
         Args:
-            examples, outputs: as for :meth:`run`.
+            inputs, outputs: as for :meth:`run`.
             seconds: ``(operations, 5)``: input preparation, tables, sums, epilogue and total.
         """
-        pointers = (
-            *_pointer(examples, np.float32),
-            *_pointer(outputs, np.float32, written=True),
-            *_pointer(seconds, np.float64, written=True),
-        )
-        self._check(self._native.signwise_profile(self._handle, len(examples), *pointers))
+        pointers = (*self._arrays(inputs, outputs), *_pointer(seconds, np.float64, written=True))
+        self._check(self._native.signwise_profile(self._handle, *pointers))
+
+    def _arrays(
+        self, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]
+    ) -> tuple[int | ctypes.Array[Any], ...]:
+        """The batch size, then pointers, sizes and number of the inputs and of the outputs."""
+        batch = len(inputs[0]) if inputs else 0
+        # More arrays than the program has are refused by the library, by their number.
+        return (batch, *_pointers(inputs, self._input_types), *_pointers(outputs, self._output_types, written=True))
 
     @property
     def weight_bytes(self) -> int:
@@ -255,7 +302,17 @@ def _message(native: ctypes.CDLL) -> str:
     return str(native.signwise_error().decode(errors="replace"))
 
 
-def _pointer(array: npt.NDArray[Any], dtype: type[np.generic], *, written: bool = False) -> tuple[int, int]:
+def _pointers(
+    arrays: Sequence[npt.NDArray[Any]], dtypes: Sequence[np.dtype[Any]], *, written: bool = False
+) -> tuple[ctypes.Array[c_void_p], ctypes.Array[c_int64], int]:
+    """The addresses of the arrays, their counts, and how many arrays there are."""
+    known = [*dtypes, *[np.dtype(np.float32)] * len(arrays)]
+    found = [_pointer(array, dtype, written=written) for array, dtype in zip(arrays, known, strict=False)]
+    addresses, counts = [address for address, _ in found], [count for _, count in found]
+    return (c_void_p * len(found))(*addresses), (c_int64 * len(found))(*counts), len(found)
+
+
+def _pointer(array: npt.NDArray[Any], dtype: npt.DTypeLike, *, written: bool = False) -> tuple[int, int]:
     """The address of the numbers, and their count."""
     if not array.flags.c_contiguous or not array.flags.aligned:
         raise ValueError("the native library takes C-contiguous, aligned arrays")

@@ -18,8 +18,7 @@ class Runnable(Protocol):
     """What a session needs of a program; :class:`signwise.Program` offers it."""
 
     @property
-    def version(self) -> int:
-        """The version of the program's file: an older library does not know all operations of a newer one."""
+    def inputs(self) -> Sequence[object]: ...
 
     @property
     def outputs(self) -> tuple[int, ...]: ...
@@ -69,10 +68,13 @@ class Session(Generic[P]):
         """
         if self.native is None:
             return self.program.reference(*inputs)
-        (batch,) = self.program.as_inputs(inputs)
-        outputs = np.empty((len(batch), *self.program.shapes[self.program.outputs[0]]), np.float32)
-        self.native.run(batch, outputs)
-        return outputs
+        arrays, program = self.program.as_inputs(inputs), self.program
+        outputs = [
+            np.empty((len(arrays[0]), *program.shapes[value]), program.types[value]) for value in program.outputs
+        ]
+        self.native.run(arrays, outputs)
+        result: npt.NDArray[np.float32] = one_or_tuple(outputs)
+        return result
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, and the session in another process, prepares the program again."""
@@ -98,10 +100,12 @@ def thread_count(threads: int | None) -> int:
 
 def _prepare(program: Runnable, threads: int) -> native.NativeProgram | None:
     library = native.library()
-    if library is None or program.version > 1:
+    if library is None:
         return None
-    prepared = native.NativeProgram(library, program.shapes[0], threads)
+    prepared = native.NativeProgram(library, threads)
+    for value in range(len(program.inputs)):
+        prepared.input(program.types[value], program.shapes[value])
     for operation in program.native_operations():
         prepared.add(operation)
-    prepared.finish(program.outputs[0])
+    prepared.finish(program.outputs)
     return prepared
