@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup test test-fast test-integrations test-native test-aarch64 test-llama fuzz stress-threads stress-memory reliability kill-test lint \
-        quickstart render package clean
+        quickstart render docs package clean
 
 setup: $(VENV)/.installed
 
 # The editable install builds the native library, again whenever its sources or the requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
+	@echo "setting up $(VENV): this installs PyTorch and builds the kernels, which takes some minutes"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -44,6 +45,12 @@ quickstart: setup
 render: setup
 	$(BIN)/signwise reproduce all --budget cpu --no-train --records results --out results/rendered
 	$(BIN)/python -m tools.render_docs
+
+# The documentation site, in build/site/index.html; a warning is an error.
+docs: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs/site . build/site
+	@echo "the site: build/site/index.html"
 
 # Build an sdist and a wheel, and try the wheel in an empty environment.
 package: setup
