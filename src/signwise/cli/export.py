@@ -15,6 +15,7 @@ _EXAMPLES = """examples:
   signwise export net.sw --to onnx                    net.onnx, one bit per weight, for ONNX Runtime, OpenVINO, ...
   signwise export net.sw --to onnx --float-weights    the same with float32 weights, thirty times as large
   signwise export lenet5-mnist-1bit --to onnx -o digits.onnx
+  signwise export net.sw --to c -o net                C99 for microcontrollers, in the folder net
 """
 
 
@@ -37,6 +38,19 @@ def add(subparsers: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a packed file, or the name of a shipped program")
     parser.add_argument("--to", choices=tuple(TARGETS), required=True, help="the format")
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="where it goes (default: named after FILE)")
+    parser.add_argument("--name", default="net", metavar="NAME", help="c: of the files and their functions (net)")
+    parser.add_argument(
+        "--calibrate", type=int, default=128, metavar="N", help="c: training images to choose scales on (128)"
+    )
+    parser.add_argument(
+        "--validate",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="c: test images to compare the errors on; 0: none (1000)",
+    )
+    parser.add_argument("--dataset", metavar="NAME", help="c: the data set of those images (default: the file's)")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="c: where the data set is (default: the cache)")
     parser.add_argument("--float-weights", action="store_true", help="onnx: weights as float32 numbers, not as bits")
     parser.set_defaults(run=run)
 
@@ -63,4 +77,29 @@ def _onnx(program: Program, out: Path, arguments: argparse.Namespace) -> list[st
     ]
 
 
-TARGETS = {"onnx": Target(".onnx", _onnx)}
+def _c(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
+    from signwise import datasets, export
+    from signwise.program.program import error_text
+
+    if arguments.calibrate < 1 or arguments.validate < 0:
+        raise SignwiseError("--calibrate must be at least 1 and --validate at least 0")
+    name = arguments.dataset or program.about.get("dataset")
+    if name is None:
+        raise SignwiseError(f"{arguments.file} does not name its data set, whose images set the scales: give --dataset")
+    data = datasets.load(name, arguments.data)
+    step = max(1, len(data.train_images) // arguments.calibrate)  # evenly, since some data sets are sorted by class
+    plan = export.integer_plan(program, data.train_images[::step][: arguments.calibrate])
+    source = export.c(plan, out, name=arguments.name)
+    lines = [
+        f"{out}: {', '.join(source.files)}",
+        f"flash: {source.weight_bytes:,} bytes of weights, and 2,000 to 3,000 of code",
+        f"memory: {source.arena_bytes:,} bytes, {arguments.name.upper()}_ARENA_BYTES",
+    ]
+    if arguments.validate:
+        images, labels = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
+        errors = [error_text(each.error(images, labels), len(images)) for each in (program, plan)]
+        lines.append(f"error: {errors[0]} for the file, {errors[1]} in integers")
+    return [*lines, f"next: compile {arguments.name}.c and signwise_kernels.c, and call {arguments.name}_run"]
+
+
+TARGETS = {"onnx": Target(".onnx", _onnx), "c": Target("", _c)}

@@ -1,17 +1,23 @@
 """Programs in other formats, for engines that people already have.
 
 signwise.export.onnx(program, "net.onnx")
+signwise.export.c(program, "net/", examples)
 signwise.export.gguf(language_model, "model.gguf")
 """
 
 from __future__ import annotations
 
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
+import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
+from signwise.export.c_source import Source, to_c
+from signwise.export.integer import Plan
+from signwise.export.integer_planner import integer_plan
 from signwise.export.onnx_model import to_onnx
 from signwise.program.file import write_file
 from signwise.program.program import Program
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
 
     from signwise.export.gguf_file import GGUFReport
 
-__all__ = ["gguf", "onnx", "to_onnx"]
+__all__ = ["Plan", "Source", "c", "gguf", "integer_plan", "onnx", "to_c", "to_onnx"]
 
 
 def onnx(
@@ -46,6 +52,56 @@ def onnx(
         SignwiseError: the ``onnx`` package is not installed, or the file cannot be written.
     """
     write_file(path, to_onnx(_compiled(program, example_input), packed=packed))
+
+
+def c(
+    program: Union[Program, nn.Module, Plan],
+    folder: str | PathLike[str],
+    examples: Union[Tensor, npt.NDArray[Any], None] = None,
+    *,
+    name: str = "net",
+) -> Source:
+    """Write a network as C99 for microcontrollers: constant weights, integers alone, the caller's memory.
+
+    The folder gets ``NAME.h`` and ``NAME.c`` with one function,
+
+        int NAME_run(const int8_t *input, int32_t *output, void *arena);
+
+    and the two files that all networks share, ``signwise_kernels.h`` and ``signwise_kernels.c``.
+
+    Args:
+        program: what to write, a PyTorch model to compile first, or a plan from :func:`integer_plan`.
+        folder: where the files go; it is made if it does not exist.
+        examples: typical inputs to choose the scales of 8-bit values on, ``(count, *input_shape)``; a hundred are
+            plenty. A plan needs none.
+        name: of the files, and the beginning of every name in them.
+
+    Returns:
+        The files, and the bytes of weights and memory.
+
+    Raises:
+        SignwiseError: the program has an operation without an integer form, or a file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import signwise as sw
+        >>> digits = sw.datasets.load("mnist").train_images[:16]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sw.export.c(sw.Program.load("lenet5-mnist-1bit"), folder, digits).weight_bytes
+        61760
+    """
+    if not isinstance(program, Plan):
+        if examples is None:
+            raise SignwiseError("C needs examples=, typical inputs to choose the scales of 8-bit values on")
+        program = integer_plan(_compiled(program, examples), np.asarray(examples))
+    source, place = to_c(program, name), Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SignwiseError(f"cannot make the folder {place}: {error.strerror}") from None
+    for file, text in source.files.items():
+        write_file(place / file, text.encode())
+    return source
 
 
 def _compiled(program: Union[Program, nn.Module], example_input: Union[Tensor, npt.NDArray[Any], None]) -> Program:

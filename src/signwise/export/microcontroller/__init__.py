@@ -1,0 +1,1 @@
+"""The C files that every network for microcontrollers shares: ``signwise_kernels.h`` and ``signwise_kernels.c``."""
