@@ -79,6 +79,11 @@ test-llama: setup
 		--omit=optional node-llama-cpp@3 @node-llama-cpp/linux-x64@3
 	NODE_LLAMA_CPP=$(CURDIR)/$(LLAMA) $(BIN)/python -m pytest tests/llama
 
+# The C export on emulated microcontrollers.
+# Needs: apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm
+test-arm-m: setup
+	$(BIN)/python -m pytest tests/export/test_cortex_m.py -rs
+
 # Figures on reliability: each prints its own and enters it into results/reliability-native.json.
 RELIABILITY := $(BIN)/python benchmarks/reliability.py
 

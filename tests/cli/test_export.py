@@ -48,3 +48,23 @@ def test_mistakes_are_one_sentence(
     except SystemExit as ended:
         code = int(ended.code or 0)
     assert code == 2 and message in capsys.readouterr().err
+
+
+def test_a_packed_file_becomes_c_that_is_as_good_in_integers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "lenet5-mnist-1bit", "--to", "c", "-o", str(tmp_path / "net"), "--name", "digits"]
+    assert main([*words, "--calibrate", "16", "--validate", "50"]) == 0
+    printed = capsys.readouterr().out
+    assert "flash: 61,760 bytes of weights" in printed and "DIGITS_ARENA_BYTES" in printed
+    assert "0.00 % of 50 examples for the file, 0.00 % of 50 examples in integers" in printed
+    assert "digits_run(const int8_t *input, int32_t *output, void *arena)" in (tmp_path / "net/digits.h").read_text()
+
+
+def test_c_needs_a_data_set_to_choose_scales_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = Program(input_shape=(3,), ops=(), tensors={}, output=0)
+    program.save(tmp_path / "net.sw")
+    assert main(["export", str(tmp_path / "net.sw"), "--to", "c"]) == 2
+    assert "does not name its data set" in capsys.readouterr().err
+    assert main(["export", "lenet5-mnist-1bit", "--to", "c", "--calibrate", "0"]) == 2
+    assert "--calibrate must be at least 1" in capsys.readouterr().err

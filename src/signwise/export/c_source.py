@@ -289,9 +289,8 @@ def _scratch_words(step: AnyStep) -> int:
     """32-bit words of scratch memory, as the macros of the kernels count them."""
     if not isinstance(step, Layer):
         return 0
-    if step.binary:
-        return 80 + 3 * (len(step.weight) // step.groups)
-    return (int(np.prod(step.weight.shape[1:])) + 3) // 4
+    filters = len(step.weight) // step.groups
+    return 80 + 3 * filters if step.binary else filters + (int(np.prod(step.weight.shape[1:])) + 3) // 4
 
 
 def _places(plan: Plan, start: int) -> dict[int, int]:

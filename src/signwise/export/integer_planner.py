@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ def _types(program: Program, examples: npt.NDArray[np.float32]) -> dict[int, Qua
     ranges: dict[int, Range] = {}
     generator = np.random.default_rng(0)
     for start in range(0, len(examples), BATCH):
-        for value, numbers in values(program.ops, program.tensors, examples[start : start + BATCH], np.float32):
+        for value, numbers in values(program.ops, program.tensors, [examples[start : start + BATCH]], np.float32):
             own = program.quantization(value)
             if own is not None:
                 found[value] = own
@@ -117,15 +117,20 @@ class _Planner:
             ops.Concat: self._channels,
             ops.Flatten: self._flatten,
         }
+        if operation.version([self.program.shapes[read] for read in operation.inputs]) > 1:
+            self._refuse(operation, value)
         if isinstance(operation, ops.Conv | ops.Dense):
             self._layer(operation, value, is_output=is_output)
         elif type(operation) in handlers:
             handlers[type(operation)](operation, value)
         else:
-            raise SignwiseError(
-                f"operation {value} ({operation.kind}) has no integer form: networks for microcontrollers are made of "
-                "convolutions, dense layers, ReLU, pools, additions and concatenations"
-            )
+            self._refuse(operation, value)
+
+    def _refuse(self, operation: ops.Operation, value: int) -> NoReturn:
+        raise SignwiseError(
+            f"operation {value} ({operation.kind}) has no integer form: networks for microcontrollers are made of "
+            "convolutions, dense layers, ReLU, pools, additions and concatenations of channels"
+        )
 
     def _readers(self, value: int) -> list[ops.Operation]:
         return [operation for operation in self.program.ops if value in operation.inputs]

@@ -55,27 +55,41 @@ void signwise_input(const int8_t *in, uint8_t *out, uint32_t count)
     }
 }
 
-/* Turns the sum of one filter at one position into its byte, which counts if no other position of the pool is larger. */
-static void store(const signwise_layer *layer, uint32_t filter, uint32_t y, uint32_t x, int32_t sum,
-                  const uint8_t *residual, uint8_t *out, int32_t *scores)
+/* Where the results of a position begin: the position of its pool. */
+static uint32_t place(const signwise_layer *layer, uint32_t y, uint32_t x)
 {
-    uint32_t row = y, column = x;
-    uint32_t at;
-    int64_t value = (int64_t)sum * layer->multipliers[filter] + layer->offsets[filter];
-    if ((layer->pool_y != 1u) || (layer->pool_x != 1u)) {
-        row = y / layer->pool_y;
-        column = x / layer->pool_x;
-    }
-    at = ((row * layer->out_width) + column) * layer->filters + filter;
-    if (residual != NULL) {
-        value += (int64_t)residual[at] * layer->residual_multiplier;
-    }
-    if (scores != NULL) {
-        scores[at] = rounded_down(value, layer->shift);
-    } else {
-        uint8_t byte = clamped(rounded_down(value, layer->shift), layer->low, layer->high);
-        if (byte > out[at]) {
-            out[at] = byte;
+    return (((y / layer->pool_y) * layer->out_width) + (x / layer->pool_x)) * layer->filters;
+}
+
+/* Turns the sums of some filters at one position, sums[0], sums[step], ..., into bytes or scores. A byte counts if no other
+ * position of the pool has a larger one. */
+static void finish(const signwise_layer *layer, uint32_t first, uint32_t filters, uint32_t at, const int32_t *sums,
+                   uint32_t step, const uint8_t *residual, uint8_t *out, int32_t *scores)
+{
+    const int16_t *multipliers = layer->multipliers + first;
+    const int32_t *offsets = layer->offsets + first;
+    const uint8_t shift = layer->shift;
+    const uint32_t low = layer->low, high = layer->high;
+    uint32_t i;
+    at += first;
+    for (i = 0; i < filters; i++) {
+        int64_t value = (int64_t)*sums * multipliers[i] + offsets[i];
+        sums += step;
+        if (residual != NULL) {
+            value += (int64_t)residual[at + i] * layer->residual_multiplier;
+        }
+        if (scores != NULL) {
+            scores[at + i] = rounded_down(value, shift);
+        } else {
+            uint32_t byte = low;
+            if (value > 0) { /* else the byte is the lowest, too */
+                byte = (uint32_t)((uint64_t)value >> shift);
+                byte = (byte < low) ? low : byte;
+                byte = (byte > high) ? high : byte;
+            }
+            if (byte > out[at + i]) {
+                out[at + i] = (uint8_t)byte;
+            }
         }
     }
 }
@@ -136,12 +150,12 @@ static uint32_t add_window(const uint32_t *window, uint32_t *tables, const uint1
 }
 
 /* Moves the halves of all sums to wide sums, two per filter. */
-static void widen(uint32_t *sums, uint32_t *wide, uint32_t filters)
+static void widen(uint32_t *sums, int32_t *wide, uint32_t filters)
 {
     uint32_t i;
     for (i = 0; i < filters; i++) {
-        wide[2u * i] += sums[i] & 0xFFFFu;
-        wide[(2u * i) + 1u] += sums[i] >> 16;
+        wide[2u * i] += (int32_t)(sums[i] & 0xFFFFu);
+        wide[(2u * i) + 1u] += (int32_t)(sums[i] >> 16);
         sums[i] = 0u;
     }
 }
@@ -158,7 +172,7 @@ void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const
     uint32_t *tables = scratch;
     uint32_t *window = scratch + 64;
     uint32_t *sums = window + WINDOW;
-    uint32_t *wide = sums + filters;
+    int32_t *wide = (int32_t *)(sums + filters);
     uint32_t group, y, x, tap_y, tap_x, channel, i;
     if (out != NULL) {
         signwise_fill(out, (uint32_t)layer->out_height * layer->out_width * layer->filters, 0u);
@@ -169,12 +183,12 @@ void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const
                 /* A row of odd length ends in a pair of one pixel with itself. */
                 const uint32_t next = ((x + 1u) < columns) ? (x + 1u) : x;
                 uint32_t filled = 0u, windows = 0u, all = 0u;
-                uint32_t all_left = 0u, all_right = 0u;
+                int32_t all_left = 0, all_right = 0;
                 words = weights;
                 for (i = 0; i < filters; i++) {
                     sums[i] = 0u;
-                    wide[2u * i] = 0u;
-                    wide[(2u * i) + 1u] = 0u;
+                    wide[2u * i] = 0;
+                    wide[(2u * i) + 1u] = 0;
                 }
                 for (tap_y = 0; tap_y < layer->kernel_height; tap_y++) {
                     for (tap_x = 0; tap_x < layer->kernel_width; tap_x++) {
@@ -192,8 +206,8 @@ void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const
                                 windows++;
                                 if (windows == WINDOWS_PER_SUM) {
                                     widen(sums, wide, filters);
-                                    all_left += all & 0xFFFFu;
-                                    all_right += all >> 16;
+                                    all_left += (int32_t)(all & 0xFFFFu);
+                                    all_right += (int32_t)(all >> 16);
                                     all = 0u;
                                     windows = 0u;
                                 }
@@ -210,15 +224,15 @@ void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const
                     words += filters;
                 }
                 widen(sums, wide, filters);
-                all_left += all & 0xFFFFu;
-                all_right += all >> 16;
+                all_left += (int32_t)(all & 0xFFFFu);
+                all_right += (int32_t)(all >> 16);
                 for (i = 0; i < filters; i++) {
-                    const uint32_t filter = (group * filters) + i;
-                    store(layer, filter, y, x, (2 * (int32_t)wide[2u * i]) - (int32_t)all_left, residual, out, scores);
-                    if (next != x) {
-                        store(layer, filter, y, next, (2 * (int32_t)wide[(2u * i) + 1u]) - (int32_t)all_right, residual,
-                              out, scores);
-                    }
+                    wide[2u * i] = (2 * wide[2u * i]) - all_left;
+                    wide[(2u * i) + 1u] = (2 * wide[(2u * i) + 1u]) - all_right;
+                }
+                finish(layer, group * filters, filters, place(layer, y, x), wide, 2u, residual, out, scores);
+                if (next != x) {
+                    finish(layer, group * filters, filters, place(layer, y, next), wide + 1, 2u, residual, out, scores);
                 }
             }
         }
@@ -233,7 +247,8 @@ void signwise_byte_layer(const signwise_layer *layer, const uint8_t *in, const u
     const uint32_t columns = (uint32_t)layer->out_width * layer->pool_x;
     const uint32_t filters = (uint32_t)layer->filters / layer->groups;
     const uint32_t channels = (uint32_t)layer->channels / layer->groups;
-    uint8_t *patch = (uint8_t *)scratch;
+    int32_t *sums = (int32_t *)scratch;
+    uint8_t *patch = (uint8_t *)(scratch + filters);
     uint32_t group, y, x, tap_y, tap_x, channel, i, term;
     if (out != NULL) {
         signwise_fill(out, (uint32_t)layer->out_height * layer->out_width * layer->filters, 0u);
@@ -259,8 +274,9 @@ void signwise_byte_layer(const signwise_layer *layer, const uint8_t *in, const u
                         sum += (int32_t)weights[term] * (int32_t)patch[term];
                     }
                     weights += terms;
-                    store(layer, (group * filters) + i, y, x, sum, residual, out, scores);
+                    sums[i] = sum;
                 }
+                finish(layer, group * filters, filters, place(layer, y, x), sums, 1u, residual, out, scores);
             }
         }
     }

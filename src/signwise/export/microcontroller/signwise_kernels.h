@@ -12,10 +12,10 @@
 
 #include <stdint.h>
 
-/* 32-bit words of scratch memory for a layer of one-bit weights with this many filters per group, and for a layer of 8-bit
- * weights with this many weights per filter. */
+/* 32-bit words of scratch memory for layers of one-bit and of 8-bit weights, with this many filters per group and weights
+ * per filter. */
 #define SIGNWISE_BINARY_WORDS(filters) (80u + 3u * (filters))
-#define SIGNWISE_BYTE_WORDS(terms) (((terms) + 3u) / 4u)
+#define SIGNWISE_BYTE_WORDS(filters, terms) ((filters) + ((terms) + 3u) / 4u)
 
 /* A convolution, or a dense layer: a convolution of one pixel. */
 typedef struct {

@@ -1,0 +1,38 @@
+"""The C export on emulated Cortex-M cores: the integers of the plan, and how many instructions they take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import signwise as sw
+from signwise.export import Plan, integer_plan, to_c
+from tools import cortex_m
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(cortex_m.missing_tools()), reason=f"not installed: {cortex_m.missing_tools()}"),
+]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    torch.manual_seed(0)
+    model = sw.models.tiny_cnn()
+    sw.binarize_(model)
+    program = sw.compile(model, torch.zeros(1, 1, 28, 28))
+    return integer_plan(program, sw.datasets.load("mnist").train_images[:8].astype(np.float32))
+
+
+@pytest.mark.parametrize("core", cortex_m.BOARDS)
+def test_a_core_gives_the_integers_of_the_plan_within_its_budget(core: str, plan: Plan, tmp_path: Path) -> None:
+    images = sw.datasets.load("mnist").test_images[:2]
+    inputs = (plan.as_bytes(images).astype(np.int16) - 128).astype(np.int8)
+    source = to_c(plan)
+    found = cortex_m.measure(source, inputs, core, tmp_path)
+    np.testing.assert_array_equal(found.scores, plan.run(images))
+    assert 500_000 < max(found.instructions) < (5_000_000 if core == "cortex-m0" else 3_000_000)
+    assert source.weight_bytes < found.flash_bytes < 11_500 and source.arena_bytes + found.stack_bytes < 6_000
