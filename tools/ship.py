@@ -1,6 +1,7 @@
-"""Make the trained network that the package ships: one packed file, from the best recorded run of the 1-bit LeNet5.
+"""Make the trained networks that the package ships: one packed file each, from the best recorded run of a recipe.
 
-python -m tools.ship                   # from the run folders in runs/ and the records in results/
+python -m tools.ship                               # all, from the run folders in runs/ and the records in results/
+python -m tools.ship --recipe vgg_fast-cifar10     # one of them
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from signwise.reproduce.runs import plan
 from signwise.training.run_folder import load_run
 
 ROOT = Path(__file__).parents[1]
+SHIPPED = ("lenet5-mnist", "vgg_fast-cifar10")
+"""The recipes whose 1-bit networks are shipped."""
 
 
-def best_record(records: Iterable[Record]) -> Record | None:
-    """The record of the best 1-bit LeNet5 that was trained in full, or ``None``."""
+def best_record(records: Iterable[Record], name: str = SHIPPED[0]) -> Record | None:
+    """The record of a recipe's best 1-bit network that was trained in full, or ``None``."""
     full = [
         record
         for record in records
-        if record.recipe.name == "lenet5-mnist" and record.recipe.bits == 1 and is_full(record.recipe)
+        if record.recipe.name == name and record.recipe.bits == 1 and is_full(record.recipe)
     ]
     return min(full, key=lambda record: (record.result.best_error, record.recipe.seed), default=None)
 
@@ -83,13 +86,16 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=Path, default=ROOT / "results", help="the folder of records (results)")
     parser.add_argument("--out", type=Path, default=ROOT / "src/signwise/shipped", help="where the file goes")
     parser.add_argument("--data", type=Path, help="folder with the data set (default: the cache)")
+    parser.add_argument("--recipe", choices=SHIPPED, help="ship this network alone (default: all)")
     arguments = parser.parse_args(words)
-    record = best_record(read_training_records(arguments.records))
-    if record is None:
-        raise SignwiseError("there is no full record of the 1-bit LeNet5 yet: run signwise reproduce table1")
-    folder = plan([record.recipe], [], arguments.runs)[0].folder
-    path = ship(folder, record, arguments.out, arguments.data)
-    print(f"shipped {path}: {path.stat().st_size:,} bytes, error {record.result.best_error:.2f} %")
+    records = read_training_records(arguments.records)
+    for name in SHIPPED if arguments.recipe is None else (arguments.recipe,):
+        record = best_record(records, name)
+        if record is None:
+            raise SignwiseError(f"there is no full record of {name} with 1 bit yet: run signwise train {name}")
+        folder = plan([record.recipe], [], arguments.runs)[0].folder
+        path = ship(folder, record, arguments.out, arguments.data)
+        print(f"shipped {path}: {path.stat().st_size:,} bytes, error {record.result.best_error:.2f} %")
 
 
 if __name__ == "__main__":
