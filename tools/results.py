@@ -6,6 +6,7 @@ from pathlib import Path
 
 from signwise.reproduce.ablation import ablation_markdown
 from signwise.reproduce.experiments import GPU, experiments, gpu_cost
+from signwise.reproduce.method_comparison import alpha_markdown, methods_markdown
 from signwise.reproduce.records import read_training_records
 from signwise.reproduce.render import FIGURES, texts
 from signwise.training.evaluate import network_cost
@@ -17,6 +18,7 @@ _NOT_SHOWN = ("alpha", "gpu")  # the first has no rows until a GPU trains them, 
 _DESCRIPTIONS = {
     "state": "Six panels that show how the weights of one layer become binary",
     "accuracy": "Test accuracy over the whole training and over its last epochs",
+    "methods": "One row per method: its error in both settings, with the spread over the seeds",
     "bits": "Errors with 32 bits and with 1 bit, the paper's hollow and ours filled",
 }
 
@@ -26,7 +28,12 @@ def blocks(results: Path) -> dict[str, str]:
     records = read_training_records(results)
     shown = {name: text for name, text in texts(records).items() if name not in _NOT_SHOWN}
     images = {name: _image(name, results) for name in FIGURES}
-    return shown | images | {"ablation": ablation_markdown(results), "gpu-hours": gpu_hours()}
+    methods = {
+        "methods": methods_markdown(results),
+        "methods-figure": _image("methods", results),
+        "t-alpha": alpha_markdown(results),
+    }
+    return shown | images | methods | {"ablation": ablation_markdown(results), "gpu-hours": gpu_hours()}
 
 
 def _image(name: str, results: Path) -> str:
