@@ -41,7 +41,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     [
         (["trian"], "signwise: there is no command 'trian': did you mean train?"),
         (["xyz"], "signwise: there is no command 'xyz': choose from quickstart, "),
-        (["train"], "signwise train: the following arguments are required: RECIPE"),
+        (["train"], "signwise: name a recipe (signwise list shows them)"),
         (["train", "lenet5-mnits"], "signwise: there is no recipe 'lenet5-mnits': did you mean lenet5-mnist?"),
         (["train", "lenet5-mnist", "--epochs", "0"], "signwise: epochs must be at least 1, got 0"),
         (["train", "lenet5-mnist", "--epochs", "few"], "signwise train: argument --epochs: invalid int value: 'few'"),

@@ -69,10 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(out)
     import torch
 
-    from signwise import datasets
     from signwise.compiler import compile as compile_model
     from signwise.program.program import error_text, times_smaller
-    from signwise.training.run_folder import load_run
+    from signwise.training.data import load_images
+    from signwise.training.run_folder import load_run, recorded_data
 
     trained = load_run(arguments.folder, arguments.which)
     if "finished" not in trained.config:
@@ -82,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     program = compile_model(trained.on_raw_pixels(), example, about=_about(trained, arguments.which))
     programs = {"error": program}
     count = _test_images(arguments.validate, program)
-    data = datasets.load(trained.recipe.dataset, arguments.data) if to_int8 or count != 0 else None
+    data = (
+        load_images(trained.recipe, arguments.data or recorded_data(trained.config)) if to_int8 or count != 0 else None
+    )
     if to_int8:
         assert data is not None
         # Evenly spread, since some data sets are sorted by class.

@@ -78,6 +78,9 @@ def _file_report(arguments: argparse.Namespace) -> dict[str, Any]:
     name = arguments.dataset or program.about.get("dataset")
     if name is None:
         raise SignwiseError(f"{arguments.target} does not name its data set: give it with --dataset")
+    if name == datasets.OWN:
+        # The file does not know which images its training held out.
+        raise SignwiseError(f"{arguments.target} was trained on images of your own: evaluate the run's folder instead")
     data = datasets.load(name, arguments.data)
     images, labels = data.test_images[: arguments.samples], data.test_labels[: arguments.samples]
     if program.input_shape != data.image_shape:

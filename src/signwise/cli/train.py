@@ -16,12 +16,13 @@ from typing import Any
 from signwise.errors import SignwiseError
 from signwise.invocation import command
 from signwise.training.recipe import DECAYS, INITIALIZATIONS, METHODS, OPTIMIZERS, SKIPS, Options, Recipe
-from signwise.training.recipes import get_recipe
+from signwise.training.recipes import get_recipe, own_recipe
 
 _EXAMPLES = """examples:
   signwise train lenet5-mnist --epochs 5             a first look: a few minutes on a CPU
   signwise train lenet5-mnist --bits 32              the full-precision baseline of the paper's experiment
   signwise train resnet18-cifar10 --data ~/cifar     with files that you already have
+  signwise train --data photos --model my_models:small_net --image-size 64      your own images and model
   signwise train lenet5-mnist --init-from runs/lenet5-mnist-32bit --distill
   signwise train lenet5-mnist --resume               continue after a crash, a kill or Ctrl-C
   torchrun --nproc-per-node 8 --max-restarts 3 -m signwise train resnet18-cifar10 --resume
@@ -29,8 +30,8 @@ _EXAMPLES = """examples:
 
 # One sentence for each setting of a recipe that has a flag; --bits and the recipe's name are added by hand.
 _HELP = {
-    "model": "model, by its name in signwise.models",
-    "dataset": "data set, by its name in signwise.datasets",
+    "model": "model, by its name in signwise.models, or package.module:function for your own",
+    "dataset": "data set, by its name in signwise.datasets, or own",
     "epochs": "passes over the training images",
     "batch_size": "images per step, over all processes together",
     "learning_rate": "learning rate after the warm-up",
@@ -59,6 +60,8 @@ _HELP = {
     "seed": "seed of initialization, order and augmentation",
     "train_samples": "train on the first N images only, for a quick look",
     "test_samples": "test on the first N images only (default: N of --train-samples)",
+    "image_size": "scale and crop your own images to squares of this many pixels",
+    "test_fraction": "share of your own images to hold out for testing, if there is no test set",
     "init_from": "start from a trained network: a run's folder, a .safetensors file or a .pt state dict",
     "distill": "let the float network of --init-from teach, too",
     "distill_temperature": "how much the teacher's outputs are softened",
@@ -111,7 +114,12 @@ def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
 def _add_option_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("device, folders and records")
     group.add_argument("--out", type=Path, metavar="FOLDER", help="the run's folder (default: runs/RECIPE)")
-    group.add_argument("--data", type=Path, metavar="FOLDER", help="folder with the data set (default: the cache)")
+    group.add_argument(
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="folder with the data set (default: the cache), or your own images: a folder by class, or .npz",
+    )
     group.add_argument("--resume", action="store_true", help="continue from the folder's checkpoint, or start if none")
     group.add_argument(
         "--device", default="auto", help="cpu, cuda, cuda:1 ... (default: an accelerator if there is one)"
@@ -153,7 +161,12 @@ def add(subparsers: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", metavar="RECIPE", help="model and data set, as shown by signwise list")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        nargs="?",
+        help="model and data set, as shown by signwise list; leave it out for images of your own",
+    )
     parser.add_argument("--bits", type=int, choices=(1, 32), help="binary weights, or full precision (default: 1)")
     _add_recipe_flags(parser)
     _add_option_flags(parser)
@@ -179,6 +192,23 @@ def _recorded_recipe(folder: Path, config: dict[str, Any], asked: dict[str, Any]
                 "resume it with the same settings, or choose another folder with --out"
             )
     return recorded
+
+
+def _recipe(arguments: argparse.Namespace) -> Recipe:
+    """The recipe by its name; without a name, that of the run to resume, or one for images of the user's own."""
+    if arguments.recipe is not None:
+        return get_recipe(arguments.recipe, arguments.bits or 1)
+    if arguments.resume and arguments.out is not None and (arguments.out / "config.json").exists():
+        from signwise.training.run_folder import read_config
+
+        return Recipe.from_json(read_config(arguments.out)["recipe"])
+    if arguments.data is None or arguments.model is None:
+        raise SignwiseError(
+            "name a recipe (signwise list shows them), or your own images and model: "
+            "signwise train --data FOLDER --model package.module:function"
+        )
+    function = arguments.model.partition(":")[2] or arguments.model
+    return own_recipe(arguments.model, f"{function}-{arguments.data.resolve().stem}", arguments.bits or 1)
 
 
 def _with_flags(message: str) -> str:
@@ -212,7 +242,7 @@ def _tested_on(recipe: Recipe) -> str:
 def run(arguments: argparse.Namespace) -> int:
     """Train; the exit code is 0, or 128 + the number of the signal that stopped the run."""
     overrides = {name: value for name in _HELP if (value := getattr(arguments, name)) is not None}
-    recipe = get_recipe(arguments.recipe, arguments.bits or 1)
+    recipe = _recipe(arguments)
     if arguments.init_from is not None:
         # Absolute, so that the run resumes from anywhere.
         overrides["init_from"] = str(Path(arguments.init_from).expanduser().resolve())
@@ -224,6 +254,8 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out or default_folder(recipe)
     fields = {entry.name: getattr(arguments, entry.name) for entry in dataclasses.fields(Options)}
     options = Options(**fields | {"watch": tuple(arguments.watch)})
+    if recipe.dataset == "own" and options.data is not None:
+        options = dataclasses.replace(options, data=options.data.expanduser().resolve())
     if options.resume and (out / "config.json").exists():
         from signwise.training.run_folder import read_config, recorded_data
 
@@ -249,7 +281,8 @@ def run(arguments: argparse.Namespace) -> int:
         if outcome.is_main:
             launcher = f"torchrun --nproc-per-node {outcome.processes} -m " if outcome.processes > 1 else ""
             program = "signwise" if outcome.processes > 1 else command()
-            again = f"{launcher}{program} train {recipe.name} --out {shlex.quote(str(out))} --resume"
+            name = "" if recipe.dataset == "own" else f"{recipe.name} "
+            again = f"{launcher}{program} train {name}--out {shlex.quote(str(out))} --resume"
             print(f"stopped after step {progress.step:,}; resume with: {again}", file=sys.stderr)
         return 128 + outcome.signal
     if outcome.is_main:

@@ -1,7 +1,7 @@
 """The data sets of the paper, as numpy arrays in memory.
 
 MNIST comes with the package. Fashion-MNIST, CIFAR-10 and CIFAR-100 are read from a local folder, in any form that their
-publishers or torchvision provide, and downloaded otherwise. Nothing here needs torch.
+publishers or torchvision provide, and downloaded otherwise. `load_own` reads your own images. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import os
 from signwise.datasets.catalog import DATA_VARIABLE, DATASETS, Dataset, data_folder
 from signwise.datasets.download import ProgressBar, ProgressCallback
 from signwise.datasets.images import ImageData, Split
+from signwise.datasets.own import OWN, load_own
 from signwise.errors import SignwiseError
 from signwise.text import unknown_name
 
 __all__ = [
     "DATASETS",
     "DATA_VARIABLE",
+    "OWN",
     "Dataset",
     "ImageData",
     "ProgressBar",
@@ -24,6 +26,7 @@ __all__ = [
     "Split",
     "data_folder",
     "load",
+    "load_own",
 ]
 
 NAMES = DATASETS

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from signwise.models.imported import imported_model
 from signwise.models.lenet import lenet5
 from signwise.models.llama import Llama, LlamaConfig, llama
 from signwise.models.resnet import resnet18, resnet20, wrn28_10
@@ -38,6 +39,7 @@ __all__ = [
     "PatchWhitening",
     "Standardize",
     "fit_to_images_",
+    "imported_model",
     "lenet5",
     "llama",
     "resnet18",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from signwise import datasets
 from signwise.datasets import ImageData
 from signwise.errors import SignwiseError
 from signwise.models import Standardize
+from signwise.training.recipe import Recipe
 
 
 class Split(NamedTuple):
@@ -44,6 +47,20 @@ class TrainingData:
 
     train: Split
     test: Split
+
+
+def load_images(recipe: Recipe, path: Path | None) -> ImageData:
+    """The images that a recipe trains on.
+
+    Args:
+        recipe: names the data set, or says how to read your own.
+        path: the folder with the data set, or your own folder or file.
+    """
+    if recipe.dataset != datasets.OWN:
+        return datasets.load(recipe.dataset, path)
+    if path is None:
+        raise SignwiseError("`data` must name the folder or the .npz file with your images")
+    return datasets.load_own(path, image_size=recipe.image_size, test_fraction=recipe.test_fraction)
 
 
 def standardized_data(

@@ -56,8 +56,8 @@ class Recipe:
 
     Args:
         name: the experiment, such as ``lenet5-mnist``.
-        model: a name in ``signwise.models``.
-        dataset: a name in ``signwise.datasets``.
+        model: a name in ``signwise.models``, or ``package.module:function`` for a model of your own.
+        dataset: a name in ``signwise.datasets``, or ``own`` for images of your own.
         bits: 1 for binary weights, 32 for the full-precision baseline.
         epochs: passes over the training images.
         batch_size: images per step, over all processes together.
@@ -92,6 +92,8 @@ class Recipe:
         test_samples: test on the first N images only.
         validation_samples: keep this many images of the training set out of training and test on them instead, to
             choose settings without looking at the test set.
+        image_size: scale and crop your own images to squares of this many pixels.
+        test_fraction: the share of your own images to hold out for testing, if there is no test set.
         init_from: weights to start from: a run's folder, or a file with a state dict; see
             :func:`~signwise.training.pretrained.read_pretrained`.
         distill: let the float network of ``init_from`` teach, too.
@@ -138,6 +140,8 @@ class Recipe:
     train_samples: int | None = None
     test_samples: int | None = None
     validation_samples: int = 0
+    image_size: int | None = None
+    test_fraction: float = 0.1
     init_from: str | None = None
     distill: bool = False
     distill_temperature: float = 4.0
@@ -156,7 +160,8 @@ class Recipe:
         self._check("batch_norm_epsilon", 0 < self.batch_norm_epsilon < math.inf, "positive")
         for name in ("translate", "reestimate_batch_norm", "seed", "validation_samples"):
             self._check(name, getattr(self, name) >= 0, "0 or more")
-        for name in ("train_samples", "test_samples"):
+        self._check("test_fraction", 0 < self.test_fraction < 1, "in (0, 1)")
+        for name in ("train_samples", "test_samples", "image_size"):
             value = getattr(self, name)
             self._check(name, value is None or value >= 1, "at least 1")
         self._check("distill", self.init_from is not None or not self.distill, "off without `init_from`")

@@ -154,3 +154,22 @@ def get_recipe(name: str, bits: int = 1) -> Recipe:
         if row.shared["name"] == name:
             return Recipe(bits=bits, **row.shared, **(row.full if bits == 32 else row.binary))
     raise SignwiseError(f"{unknown_name('recipe', name, RECIPES)} (signwise list shows them all)")
+
+
+def own_recipe(model: str, name: str, bits: int = 1) -> Recipe:
+    """A recipe for a model and images of your own: settings that suit most, to change as you like.
+
+    Args:
+        model: a name in ``signwise.models``, or ``package.module:function``.
+        name: the name of the run.
+        bits: 1 for binary weights, 32 for full precision.
+
+    Example:
+        >>> own_recipe("lenet5", "letters").epochs
+        30
+    """
+    decay: dict[str, Any] = {"decay": "cosine", "decay_factor": 1.0, "decay_at": (), "warmup_epochs": 1.0}
+    binary = _settings(30, 0.05, 1e-3, t_alpha=0.5)
+    full = _settings(30, 0.05, 5e-4, t_alpha=None)
+    shared: dict[str, Any] = {"name": name, "model": model, "dataset": "own", "batch_size": 64}
+    return Recipe(bits=bits, **shared, **decay, **(full if bits == 32 else binary))

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from signwise import datasets, provenance
+from signwise import provenance
 from signwise.datasets import ImageData
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
 from signwise.models import fit_to_images_
 from signwise.training import checkpoint
 from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore_
-from signwise.training.data import standardized_data
+from signwise.training.data import load_images, standardized_data
 from signwise.training.distributed import World, join_world
 from signwise.training.evaluate import multiply_adds
 from signwise.training.loop import Loop, Reporter
@@ -38,7 +38,7 @@ from signwise.training.pretrained import (
 from signwise.training.recipe import ARITHMETIC, Options, Recipe
 from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
-from signwise.training.step import AddedLoss, Stepper, build_model, steps_per_epoch
+from signwise.training.step import AddedLoss, Stepper, build_model, check_outputs, steps_per_epoch
 
 _TINY_STEP = 500_000_000
 """Multiply-adds per step and process below which one thread is as fast as many, and faster on a busy machine."""
@@ -129,8 +129,9 @@ def _train_in(
             validation_samples=recipe.validation_samples,
         )
         total_steps = recipe.epochs * steps_per_epoch(recipe, len(prepared.train.images))
-        model = build_model(recipe, len(data.classes), total_steps).to(world.device)
-        work = _multiply_adds(recipe, model, data, prepared.train.images[:1])
+        model = build_model(recipe, len(data.classes), total_steps, data.image_shape).to(world.device)
+        check_outputs(model, recipe, data.image_shape, len(data.classes))
+        work = multiply_adds(model, prepared.train.images[:1])
         if (
             options.threads is None
             and world.device.type == "cpu"
@@ -256,24 +257,14 @@ def _with_arithmetic(options: Options, world: World, folder: RunFolder | None) -
     return options, notes
 
 
-def _multiply_adds(recipe: Recipe, model: nn.Module, data: ImageData, image: torch.Tensor) -> int:
-    """The work of one image; refuses a model that cannot take the images."""
-    try:
-        return multiply_adds(model, image)
-    except RuntimeError as error:
-        shape = "x".join(map(str, data.image_shape))
-        reason = str(error).partition("\n")[0]
-        raise SignwiseError(f"{recipe.model} cannot take the images of {recipe.dataset}, {shape}: {reason}") from error
-
-
 def _load(recipe: Recipe, options: Options, world: World) -> ImageData:
     if options.data is not None and not options.data.exists():
         raise SignwiseError(f"there is no folder {options.data} for the data set: correct `data`, or make the folder")
     # Rank 0 first: it may have to download, and the others then find the files.
     if world.is_main:
-        data = datasets.load(recipe.dataset, options.data)
+        data = load_images(recipe, options.data)
     world.barrier()
-    return data if world.is_main else datasets.load(recipe.dataset, options.data)
+    return data if world.is_main else load_images(recipe, options.data)
 
 
 def _pretrained(recipe: Recipe, folder: RunFolder | None, world: World) -> Pretrained | None:
@@ -344,6 +335,7 @@ def _config(stepper: Stepper, options: Options, data: ImageData) -> dict[str, An
             "mean": list(data.mean),
             "std": list(data.std),
         },
+        "images": {"train": len(stepper.data.train.images), "test": len(stepper.data.test.images)},
         "steps_per_epoch": stepper.steps_per_epoch,
         "total_steps": stepper.total_steps,
         "started": provenance.now(),

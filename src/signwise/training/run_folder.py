@@ -23,13 +23,12 @@ from typing import IO, Any
 import torch
 from torch import nn
 
-from signwise import datasets
 from signwise.atomic import atomic_write, remove_unfinished
 from signwise.errors import FormatError, SignwiseError
 from signwise.layers import relaxed
 from signwise.models import Standardize
 from signwise.training import checkpoint
-from signwise.training.data import standardized_data
+from signwise.training.data import load_images, standardized_data
 from signwise.training.distributed import World
 from signwise.training.evaluate import score
 from signwise.training.recipe import Recipe
@@ -63,9 +62,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def recorded_data(config: Mapping[str, Any]) -> Path | None:
-    """The data folder that a run was trained with, if it named one and the folder still exists."""
+    """The data folder or file that a run was trained with, if it named one that still exists."""
     folder = config.get("options", {}).get("data")
-    return Path(folder) if folder is not None and Path(folder).is_dir() else None
+    return Path(folder) if folder is not None and Path(folder).exists() else None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -221,7 +220,10 @@ def load_run(folder: Path | str, which: str = "best") -> Run:
     folder = Path(folder)
     config = read_config(folder)
     recipe = Recipe.from_json(config["recipe"])
-    model = build_model(recipe, len(config["network"]["classes"]))
+    described = config["network"]
+    # Old records have no shape, and no model of the user's own.
+    shape = tuple(described["input_shape"]) if "input_shape" in described else None
+    model = build_model(recipe, len(described["classes"]), image_shape=shape)
     path = folder / f"{which}.safetensors"
     found = checkpoint.read_tensors(path) if path.exists() else checkpoint.read(folder)[0]
     if found is None:
@@ -252,7 +254,7 @@ def evaluate_run(
     run = load_run(folder, which)
     recipe, model = run.recipe, run.model.to(device)
     world = World(rank=0, size=1, device=device)
-    images = datasets.load(recipe.dataset, data or recorded_data(run.config))
+    images = load_images(recipe, data or recorded_data(run.config))
     test = standardized_data(images, device, train_samples=1, test_samples=recipe.test_samples).test.first(samples)
     deployed = score(model, test, world)
     relaxed_error = None

@@ -43,7 +43,12 @@ class DivergenceError(SignwiseError):
     """Training has diverged: the loss or a weight is NaN or infinite."""
 
 
-def build_model(recipe: Recipe, num_classes: int, total_steps: int | None = None) -> nn.Module:
+def build_model(
+    recipe: Recipe,
+    num_classes: int,
+    total_steps: int | None = None,
+    image_shape: tuple[int, int, int] | None = None,
+) -> nn.Module:
     """The recipe's model with its initial weights, binarized with 1 bit.
 
     The initialization draws from the recipe's seed on the CPU, so that it is the same on every device.
@@ -52,8 +57,10 @@ def build_model(recipe: Recipe, num_classes: int, total_steps: int | None = None
         recipe: what to build.
         num_classes: the number of outputs.
         total_steps: the length of the training, for methods whose settings depend on it.
+        image_shape: (C, H, W) of an image. A model of the user's own is run on one, to see which layers need a scale.
     """
-    factory = models.MODELS.get(recipe.model)
+    is_own = ":" in recipe.model
+    factory = models.imported_model(recipe.model) if is_own else models.MODELS.get(recipe.model)
     if factory is None:
         raise SignwiseError(unknown_name("model", recipe.model, models.MODELS))
     torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
@@ -64,10 +71,34 @@ def build_model(recipe: Recipe, num_classes: int, total_steps: int | None = None
         elif recipe.initialization == "glorot" and isinstance(module, LAYERS_WITH_WEIGHTS):
             nn.init.xavier_uniform_(module.weight)
     if recipe.bits == 1:
-        binarize_(model, skip=_SKIPS[recipe.skip], method=_method(recipe, total_steps))
+        example = torch.zeros(1, *image_shape) if is_own and image_shape is not None else None
+        # Of the user's own model, binarize_ scales the layers that no normalization follows.
+        method = None if is_own and recipe.method == "group_transform" else _method(recipe, total_steps)
+        binarize_(model, skip=_SKIPS[recipe.skip], method=method, example_input=example)
         if recipe.initialization == "method":
             initialize_(model)
     return model
+
+
+@torch.no_grad()
+def check_outputs(model: nn.Module, recipe: Recipe, image_shape: tuple[int, int, int], num_classes: int) -> None:
+    """Refuse a model that does not take the images, or does not give one output per class."""
+    was_training = model.training
+    device = next(model.parameters()).device
+    shape = "x".join(str(size) for size in image_shape)
+    try:
+        outputs = model.eval()(torch.zeros(1, *image_shape, device=device))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise SignwiseError(f"{recipe.model} cannot take the images of {recipe.dataset}, {shape}: {reason}") from error
+    finally:
+        model.train(was_training)
+    found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+    if found != (1, num_classes):
+        raise SignwiseError(
+            f"{recipe.model} must return one output per class, (1, {num_classes}) for one image of {shape}, "
+            f"and returns {found}"
+        )
 
 
 def _method(recipe: Recipe, total_steps: int | None) -> Method:
