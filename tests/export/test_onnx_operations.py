@@ -125,12 +125,6 @@ def test_the_kinds_tried_here_are_all_that_there_are() -> None:
     }
 
 
-def test_what_came_with_version_2_is_refused_by_name() -> None:
-    gelu = ops.Activation(inputs=(0,), function="gelu")
-    with pytest.raises(SignwiseError, match="this one has activation"):
-        to_onnx(Program(input_shape=(3,), ops=(gelu,), tensors={}, output=1))
-
-
 def test_the_batch_is_symbolic_and_the_text_about_the_network_goes_along() -> None:
     program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1, about={"dataset": "mnist"})
     model = onnx.load_from_string(to_onnx(program))

@@ -12,9 +12,6 @@ from signwise.program.program import Program
 if TYPE_CHECKING:
     import onnx
 
-# The oldest version with the Pad and Softmax of today, so that old engines can read the file.
-OPSET = 13
-
 
 class Graph:
     """The nodes and tensors of an ONNX graph, collected operation by operation.
@@ -27,13 +24,15 @@ class Graph:
     def __init__(self, program: Program, *, packed: bool = True) -> None:
         self.program = program
         self.packed = packed
-        self.opset = OPSET
         self.nodes: list[onnx.NodeProto] = []
         self.tensors: dict[str, onnx.TensorProto] = {}
 
     def name(self, value: int) -> str:
         """The name of a value of the program in the graph."""
-        return f"value{value}" if value else "input"
+        count = len(self.program.inputs)
+        if value >= count:
+            return f"value{value}"
+        return "input" if count == 1 else f"input{value}"
 
     def node(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
         """Add a node and return the name of its result."""
@@ -51,9 +50,17 @@ class Graph:
             self.tensors[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
 
-    def need_opset(self, version: int) -> None:
-        """Let the model have at least this version of the operators."""
-        self.opset = max(self.opset, version)
+    def sizes(self, *numbers: int) -> str:
+        """A constant list of whole numbers, once per list."""
+        return self.tensor(f"sizes.{'.'.join(map(str, numbers))}", np.array(numbers, np.int64))
+
+    def number(self, value: float) -> str:
+        """A constant float32, once per value."""
+        return self.tensor(f"number.{value!r}", np.float32(value))
+
+    def aligned(self, read: str, rank: int, to: int, name: str) -> str:
+        """A value with dimensions of one after the batch, so that examples of different ranks broadcast."""
+        return read if rank == to else self.node("Unsqueeze", [read, self.sizes(*range(1, 1 + to - rank))], name)
 
     def quantized(self, previous: str, value: int) -> None:
         """Round ``previous`` to the 8-bit type of a value; the numbers that the integers stand for get its name."""

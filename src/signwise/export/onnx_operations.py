@@ -1,9 +1,9 @@
-"""The ONNX nodes of every kind of operation: one small function each, in the table :data:`NODES`."""
+"""The ONNX nodes of layers, pools and other operations on images and vectors: one small function each, in a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,49 +17,38 @@ Step: TypeAlias = tuple[str, list[str], dict[str, Any]]
 Nodes: TypeAlias = Callable[[Graph, Any, list[str], str], list[Step]]
 """From the graph, an operation, the names of its inputs and of its result to the nodes that compute it, in order."""
 
-NODES: dict[str, Nodes] = {}
 
-_Function = TypeVar("_Function", bound=Nodes)
-
-
-def _writes(*kinds: type[ops.Operation]) -> Callable[[_Function], _Function]:
-    def register(function: _Function) -> _Function:
-        NODES.update({kind.kind: function for kind in kinds})
-        return function
-
-    return register
-
-
-def add_operation(graph: Graph, value: int) -> None:
-    """Write the operation that makes a value; its result, dequantized if it has 8 bits, gets the value's name."""
-    operation, name = graph.program.ops[value - 1], graph.name(value)
-    reads = [graph.name(read) for read in operation.inputs]
-    steps = NODES[operation.kind](graph, operation, reads, name)
-    if getattr(operation, "relu", False):
-        steps.append(("Relu", [""], {}))
-    previous = ""
-    for number, (kind, inputs, attributes) in enumerate(steps, start=1):
-        last = number == len(steps) and operation.out is None
-        made = name if last else f"{name}.{number}"
-        previous = graph.node(kind, [read or previous for read in inputs], made, **attributes)
-    if operation.out is not None:
-        graph.quantized(previous, value)
-
-
-@_writes(ops.Conv)
 def _conv(graph: Graph, operation: ops.Conv, reads: list[str], name: str) -> list[Step]:
     attributes = _window(operation) | {"dilations": list(operation.dilation), "group": operation.groups}
     layer: Step = ("Conv", [reads[0], *weight_and_bias(graph, operation, name)], attributes)
     return [layer, *_residual(reads)]
 
 
-@_writes(ops.Dense)
 def _dense(graph: Graph, operation: ops.Dense, reads: list[str], name: str) -> list[Step]:
-    layer: Step = ("Gemm", [reads[0], *weight_and_bias(graph, operation, name)], {"transB": 1})
-    return [layer, *_residual(reads)]
+    names = weight_and_bias(graph, operation, name)
+    if len(graph.program.shapes[operation.inputs[0]]) == 1:
+        return [("Gemm", [reads[0], *names], {"transB": 1}), *_residual(reads)]
+    turned = graph.node("Transpose", names[:1], f"{name}.columns", perm=[1, 0])
+    bias: list[Step] = [("Add", ["", names[1]], {})] if len(names) == 2 else []
+    return [("MatMul", [reads[0], turned], {}), *bias, *_residual(reads)]
 
 
-@_writes(ops.Affine)
+def _conv_transpose(graph: Graph, operation: ops.ConvTranspose, reads: list[str], name: str) -> list[Step]:
+    names = weight_and_bias(graph, operation, name)
+    # (groups · filters, in, kh, kw) -> (groups · in, filters, kh, kw), as ONNX and PyTorch keep them
+    shape = operation.weight_shape(graph.program.shapes[operation.inputs[0]])
+    filters, groups = shape[0] // operation.groups, operation.groups
+    weight = graph.node("Reshape", [names[0], graph.sizes(groups, filters, *shape[1:])], f"{name}.split")
+    weight = graph.node("Transpose", [weight], f"{name}.turned", perm=[0, 2, 1, 3, 4])
+    weight = graph.node("Reshape", [weight, graph.sizes(groups * shape[1], filters, *shape[2:])], f"{name}.joined")
+    attributes = _window(operation) | {
+        "dilations": list(operation.dilation),
+        "group": groups,
+        "output_padding": list(operation.output_padding),
+    }
+    return [("ConvTranspose", [reads[0], weight, *names[1:]], attributes), *_residual(reads)]
+
+
 def _affine(graph: Graph, operation: ops.Affine, reads: list[str], name: str) -> list[Step]:
     # A batch norm with mean 0 and variance 1: one node, which engines fuse better than Mul and Add.
     tensors = graph.program.tensors
@@ -79,60 +68,68 @@ def _affine(graph: Graph, operation: ops.Affine, reads: list[str], name: str) ->
     ]
 
 
-@_writes(ops.Relu)
 def _relu(graph: Graph, operation: ops.Relu, reads: list[str], name: str) -> list[Step]:
     return [("Relu", reads, {})]
 
 
-@_writes(ops.Add)
 def _add(graph: Graph, operation: ops.Add, reads: list[str], name: str) -> list[Step]:
     return [("Add", reads, {})]
 
 
-@_writes(ops.MaxPool)
 def _max_pool(graph: Graph, operation: ops.MaxPool, reads: list[str], name: str) -> list[Step]:
     return [("MaxPool", reads, _window(operation))]
 
 
-@_writes(ops.AvgPool)
 def _avg_pool(graph: Graph, operation: ops.AvgPool, reads: list[str], name: str) -> list[Step]:
     return [("AveragePool", reads, _window(operation) | {"count_include_pad": int(operation.count_include_pad)})]
 
 
-@_writes(ops.GlobalPool)
 def _global_pool(graph: Graph, operation: ops.GlobalPool, reads: list[str], name: str) -> list[Step]:
     return [("GlobalAveragePool", reads, {}), ("Flatten", [""], {})]
 
 
-@_writes(ops.PadChannels)
 def _pad_channels(graph: Graph, operation: ops.PadChannels, reads: list[str], name: str) -> list[Step]:
     trailing = [0] * (len(graph.program.shapes[operation.inputs[0]]) - 1)
     pads = np.array([0, operation.before, *trailing, 0, operation.after, *trailing], np.int64)
     return [("Pad", [*reads, graph.tensor(f"{name}.pads", pads)], {})]
 
 
-@_writes(ops.Flatten)
 def _flatten(graph: Graph, operation: ops.Flatten, reads: list[str], name: str) -> list[Step]:
     return [("Flatten", reads, {})]
 
 
-@_writes(ops.Concat)
 def _concat(graph: Graph, operation: ops.Concat, reads: list[str], name: str) -> list[Step]:
-    return [("Concat", reads, {"axis": 1})]
+    return [("Concat", reads, {"axis": operation.axis + 1})]
 
 
-@_writes(ops.Softmax)
 def _softmax(graph: Graph, operation: ops.Softmax, reads: list[str], name: str) -> list[Step]:
-    return [("Softmax", reads, {"axis": 1})]
+    return [("LogSoftmax" if operation.log else "Softmax", reads, {"axis": operation.axis + 1})]
 
 
 def _residual(reads: list[str]) -> list[Step]:
     return [("Add", ["", reads[1]], {})] if len(reads) == 2 else []
 
 
-def _window(operation: ops.Conv | ops.Pool) -> dict[str, Any]:
+def _window(operation: ops.Conv | ops.ConvTranspose | ops.Pool) -> dict[str, Any]:
     return {
         "kernel_shape": list(operation.kernel),
         "strides": list(operation.stride),
         "pads": list(operation.padding),
     }
+
+
+NODES: dict[type[ops.Operation], Nodes] = {
+    ops.Conv: _conv,
+    ops.Dense: _dense,
+    ops.Affine: _affine,
+    ops.Relu: _relu,
+    ops.Add: _add,
+    ops.MaxPool: _max_pool,
+    ops.AvgPool: _avg_pool,
+    ops.GlobalPool: _global_pool,
+    ops.PadChannels: _pad_channels,
+    ops.Flatten: _flatten,
+    ops.Concat: _concat,
+    ops.Softmax: _softmax,
+    ops.ConvTranspose: _conv_transpose,
+}

@@ -96,12 +96,10 @@ def _signs(graph: Graph, operation: Weighted, name: str, stored: str, bits: npt.
     index = graph.node("Cast", [graph.tensor(stored, bits)], f"{name}.index", to=INT32)  # Gather takes no uint8
     signs = graph.node("Gather", [table, index], f"{name}.gathered", axis=0)  # (out, bytes, 8)
     if terms % 8:
-        flat = graph.tensor(f"shape.{rows}.flat", np.array([rows, -1], np.int64))
-        signs = graph.node("Reshape", [signs, flat], f"{name}.padded")
-        ends = [graph.tensor(f"index.{at}", np.array([at], np.int64)) for at in (0, terms, 1)]
+        signs = graph.node("Reshape", [signs, graph.sizes(rows, -1)], f"{name}.padded")
+        ends = [graph.sizes(at) for at in (0, terms, 1)]
         signs = graph.node("Slice", [signs, *ends], f"{name}.rows")
-    to = graph.tensor(f"shape.{'x'.join(map(str, shape))}", np.array(shape, np.int64))
-    return graph.node("Reshape", [signs, to], f"{name}.signs")
+    return graph.node("Reshape", [signs, graph.sizes(*shape)], f"{name}.signs")
 
 
 def _integer_scales(

@@ -70,7 +70,7 @@ class Resize(Operation):
         images = inputs[0]
         for axis, made, ratio in zip((2, 3), self.size, self.ratios, strict=True):
             last = images.shape[axis] - 1
-            place = self._places(made, np.float32(ratio))
+            place = self.places(made, np.float32(ratio))
             below = np.minimum(place.astype(np.int64), last)
             if self.mode == "nearest":
                 images = images.take(below, axis=axis)
@@ -80,7 +80,7 @@ class Resize(Operation):
             images = (1 - share) * lower + share * upper
         return images
 
-    def _places(self, made: int, ratio: np.float32) -> npt.NDArray[Any]:
+    def places(self, made: int, ratio: np.float32) -> npt.NDArray[Any]:
         """Where each pixel of the result lies in the input, in float32 as PyTorch computes it."""
         pixels = np.arange(made, dtype=np.float32)
         centred = np.maximum(ratio * (pixels + np.float32(0.5)) - np.float32(0.5), 0)
