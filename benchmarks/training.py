@@ -1,11 +1,15 @@
-"""The overhead of the training engine over a bare PyTorch loop with the same network, tensors and optimizer.
+"""The speed of training on a CPU, and the engine's overhead over a bare PyTorch loop.
 
-    python benchmarks/training.py              # a few minutes; writes results/training.json
+    python benchmarks/training.py              # about ten minutes; writes results/training.json
 
-The bare loop picks a batch by index, runs forward and backward, and steps: no schedule, no checks, no display, no
+**Overhead.** The bare loop trains the same network with the same tensors and optimizer.
+It picks a batch by index, runs forward and backward, and steps: no schedule, no checks, no display, no
 records. The two take turns, one step each, in one process, so that a slow moment of the machine hits both. The time is
 the CPU time of the process, which other programs disturb less than the wall clock. Reported are the best turns, and the
 median over all turns of the ratio within a turn.
+
+**Speed.** Images per second of whole epochs, tests included, from the CPU time of a step and of a test: in float32 with
+a second test of the relaxed weights after every epoch, then with fewer of these, in bfloat16, and compiled.
 """
 
 from __future__ import annotations
@@ -29,12 +33,23 @@ from signwise.training import Options, Recipe, get_recipe
 from signwise.training.checkpoint import Progress
 from signwise.training.data import TrainingData, standardized_data
 from signwise.training.distributed import World
+from signwise.training.evaluate import score
 from signwise.training.loop import Loop
 from signwise.training.reporters import PlainReporter
 from signwise.training.run_folder import RunFolder
 from signwise.training.step import Stepper, build_model, build_optimizer
 
 CASES = (("lenet5-mnist", 1, 150), ("lenet5-mnist", 32, 150), ("resnet20-cifar10", 1, 15))  # recipe, bits, turns
+SPEED_CASES = (("lenet5-mnist", 40), ("resnet20-cifar10", 6), ("vgg_fast-cifar10", 4))  # recipe with 1 bit, turns
+IMAGES = {"mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)}  # of an epoch, and of a test
+TESTED = 500
+# What a run can choose, and how many tests of all test images there are per epoch.
+SETTINGS: dict[str, tuple[Options, float]] = {
+    "float32, relaxed weights tested every epoch": (Options(), 2.0),
+    "float32, every 10 epochs": (Options(), 1.1),
+    "bfloat16, every 10 epochs": (Options(bfloat16=True), 1.1),
+    "bfloat16 and torch.compile, every 10 epochs": (Options(bfloat16=True, compiled=True), 1.1),
+}
 CPU = torch.device("cpu")
 
 
@@ -112,6 +127,36 @@ def compare(name: str, bits: int, turns: int) -> dict[str, Any]:
     }
 
 
+def speed(name: str, turns: int) -> dict[str, Any]:
+    """Images per second of CPU time, by setting, of epochs with their tests."""
+    chosen = get_recipe(name)
+    world = World(rank=0, size=1, device=CPU)
+    data = standardized_data(random_images(chosen.dataset, max(2 * chosen.batch_size, TESTED)), CPU)
+    tested = data.train.first(TESTED)
+    steppers = {}
+    for setting, (options, _) in SETTINGS.items():
+        model = build_model(chosen, int(data.train.labels.max()) + 1).train()
+        steppers[setting] = Stepper(chosen, options, model, data, world)
+    steps: dict[str, list[float]] = {setting: [] for setting in steppers}
+    tests: dict[str, list[float]] = {setting: [] for setting in steppers}
+    for turn in range(turns + 1):  # the first one prepares, and compiles
+        for setting, stepper in steppers.items():
+            started = time.process_time()
+            stepper.step(turn)
+            between = time.process_time()
+            if turn % 2 == 0:
+                score(stepper.model, tested, world)
+                tests[setting].append(time.process_time() - between)
+            steps[setting].append(between - started)
+    trained, in_test = IMAGES[chosen.dataset]
+    rows = []
+    for setting, (_, tests_per_epoch) in SETTINGS.items():
+        step, test = min(steps[setting][1:]), min(tests[setting]) / TESTED
+        seconds = trained * step / chosen.batch_size + tests_per_epoch * in_test * test
+        rows.append({"setting": setting, "step_milliseconds": 1000 * step, "images_per_second": trained / seconds})
+    return {"recipe": name, "batch_size": chosen.batch_size, "turns": turns, "rows": rows}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default: 1)")
@@ -127,7 +172,13 @@ def main() -> None:
             f"{name} {bits} bit: engine {best['engine']:.1f} ms, bare loop {best['bare']:.1f} ms per step; "
             f"overhead {overhead['best']:.1f} % (best), {overhead['median']:.1f} % (median)"
         )
-    write_record(arguments.out, {"threads": arguments.threads, "cases": cases})
+    speeds = []
+    for name, turns in SPEED_CASES:
+        found = speed(name, turns)
+        speeds.append(found)
+        for row in found["rows"]:
+            print(f"{name} 1 bit, {row['setting']}: {row['images_per_second']:.0f} images per second")
+    write_record(arguments.out, {"threads": arguments.threads, "cases": cases, "speeds": speeds})
 
 
 if __name__ == "__main__":

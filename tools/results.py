@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from signwise.reproduce.ablation import ablation_markdown
@@ -9,6 +10,7 @@ from signwise.reproduce.experiments import GPU, experiments, gpu_cost
 from signwise.reproduce.method_comparison import alpha_markdown, methods_markdown
 from signwise.reproduce.records import read_training_records
 from signwise.reproduce.render import FIGURES, texts
+from signwise.reproduce.tables import Table, name_title
 from signwise.training.evaluate import network_cost
 
 RENDERED = "results/rendered"
@@ -33,13 +35,34 @@ def blocks(results: Path) -> dict[str, str]:
         "methods-figure": _image("methods", results),
         "t-alpha": alpha_markdown(results),
     }
-    return shown | images | methods | {"ablation": ablation_markdown(results), "gpu-hours": gpu_hours()}
+    more = {"ablation": ablation_markdown(results), "gpu-hours": gpu_hours(), "training-speed": training_speed(results)}
+    return shown | images | methods | more
 
 
 def _image(name: str, results: Path) -> str:
     """The line that shows a figure, if there is one."""
     path = results / "rendered" / f"{name}.png"
     return f"![{_DESCRIPTIONS[name]}](../{RENDERED}/{name}.png)" if path.exists() else "_Not measured._"
+
+
+def training_speed(results: Path) -> str:
+    """Images per second of training on a CPU by setting, from ``benchmarks/training.py``."""
+    path = results / "training.json"
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if "speeds" not in record:
+        return "_Not recorded yet._"
+    cells = []
+    for case in record["speeds"]:
+        first = case["rows"][0]["images_per_second"]
+        for row in case["rows"]:
+            rate = row["images_per_second"]
+            cells.append((name_title(case["recipe"]), row["setting"], f"{rate:,.0f}", f"{rate / first:.2f} ×"))
+    table = Table(headings=("Training, 1 bit", "Setting", "Images per second", "Gain"), rows=tuple(cells), words=2)
+    return (
+        f"{table.markdown()}\n\nWhole epochs with their tests, CPU time, {record['threads']} thread. Measured "
+        f"{record['date'][:10]} on an {record['hardware']['processor']} by `benchmarks/training.py`: "
+        "[the record](../results/training.json)."
+    )
 
 
 def gpu_hours() -> str:
