@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +33,9 @@ def run(synthetic_data: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
 def test_each_watched_layer_and_the_errors_are_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(run)]) == 0
     written = capsys.readouterr().out.split()
-    assert [Path(path).name for path in written] == ["errors.png", "movement.png", "state-conv1.png", "state-conv2.png"]
+    assert [Path(path).name for path in written] == [
+        f"{name}.png" for name in ("errors", "progress", "movement", "state-conv1", "state-conv2")
+    ]
     assert all(Path(path).read_bytes().startswith(PNG) for path in written)
 
 
@@ -38,9 +44,33 @@ def test_figures_go_to_the_given_folder_in_the_given_format(run: Path, tmp_path:
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "errors.svg",
         "movement.svg",
+        "progress.svg",
         "state-conv1.svg",
         "state-conv2.svg",
     ]
+
+
+def test_runs_are_compared_on_one_page_that_holds_everything(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "a & b"
+    shutil.copytree(run, other)
+    config = json.loads((run / "config.json").read_text())
+    config["recipe"]["learning_rate"] = 0.5
+    (other / "config.json").write_text(json.dumps(config))
+    page = tmp_path / "page.html"
+    assert main(["report", str(run), str(other), "-o", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    text = page.read_text()
+    assert "<td>learning_rate</td><td>0.01</td><td>0.5</td>" in text and "<td>a &amp; b</td>" in text
+    assert text.count("data:image/svg+xml;base64,") == 3 + 2 * 2  # curves, and two layers of two runs
+    assert not re.search(r"(src|href)=\"(?!data:)", text)
+
+
+def test_plot_and_report_need_no_pytorch(run: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; from signwise.cli import main; sys.exit(main(sys.argv[1:]))"
+    for words in (["plot", str(run), "--out", str(tmp_path)], ["report", str(run), "-o", str(tmp_path / "page.html")]):
+        subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
 
 
 def test_a_run_without_an_epoch_and_a_folder_without_a_run_give_different_errors(

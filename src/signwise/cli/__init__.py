@@ -31,6 +31,7 @@ COMMANDS = (
     "bench",
     "reproduce",
     "plot",
+    "report",
     "doctor",
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 from signwise.errors import SignwiseError
 
 _EXAMPLES = """examples:
-  signwise plot runs/lenet5-mnist                    errors.png and, with 1 bit, movement.png and state.png
+  signwise plot runs/lenet5-mnist                    errors, progress and, with 1 bit, movement and state
   signwise plot runs/lenet5-mnist --out figures --format svg
 """
 
@@ -34,19 +34,23 @@ def run(arguments: argparse.Namespace) -> int:
     from signwise.figures import save
     from signwise.figures.curves import error_curves_figure, movement_figure
     from signwise.figures.layer_state import layer_state_figure
-    from signwise.reproduce.tables import recipe_title
+    from signwise.figures.lines import lines_figure
+    from signwise.report import RunRecord, progress_panels
     from signwise.training.recipe import Recipe
-    from signwise.training.run_folder import read_config, read_records
+    from signwise.training.records import read_config, read_records, schedule_corners
 
     folder: Path = arguments.folder
-    recipe = Recipe.from_json(read_config(folder)["recipe"])
+    config = read_config(folder)
+    recipe = Recipe.from_json(config["recipe"])
     rows = read_records(folder / "metrics.jsonl")
     if not rows:
         raise SignwiseError(f"the run in {folder} has not finished an epoch yet")
     out = arguments.out or folder
-    title = f"{recipe_title(recipe)}, {recipe.bits} bit, seed {recipe.seed}"
+    title = f"{recipe.name}, {recipe.bits} bit, seed {recipe.seed}"
     curves = {name: [row[name] for row in rows] for name in ("error", "relaxed_error", "train_error")}
     figures = {"errors": error_curves_figure(curves, title)}
+    run = RunRecord(name="", recipe=recipe, config=config, epochs=rows, states=[])
+    figures["progress"] = lines_figure(progress_panels([run]), title)
     movement = {name: [row.get(name) for row in rows] for name in ("flipped_signs", "relative_step")}
     if all(any(values) for values in movement.values()):  # older runs did not record it, and 32-bit runs have none
         figures["movement"] = movement_figure(movement, title)
@@ -55,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     for layer in layers:
         name = "state" if len(layers) == 1 else f"state-{layer}"
         history = [state for state in states if state["layer"] == layer]
-        figures[name] = layer_state_figure(history, f"{title}, layer {layer}")
+        figures[name] = layer_state_figure(history, f"{title}, layer {layer}", schedules=schedule_corners(config))
     for name, figure in figures.items():
         path = out / f"{name}.{arguments.format}"
         save(figure, path)

@@ -111,6 +111,23 @@ def set_few_ticks_(axis: Any, count: int) -> None:
     axis.set_major_locator(MaxNLocator(nbins=count, integer=True))
 
 
+def svg_text(figure: Figure) -> str:
+    """A figure as the text of an SVG file, for a page that holds its pictures."""
+    return _encoded(figure, ".svg").decode()
+
+
+def _encoded(figure: Figure, suffix: str, about: str | None = None) -> bytes:
+    import matplotlib as mpl
+
+    metadata: dict[str, str | None] = {"Date": None, "Creator": None} if suffix == ".svg" else {"Software": None}
+    if about is not None:
+        metadata["Description"] = about
+    buffer = io.BytesIO()
+    with mpl.rc_context(_SETTINGS):
+        figure.savefig(buffer, format=suffix[1:], metadata=metadata)
+    return buffer.getvalue()
+
+
 def save(figure: Figure, path: Path, about: str | None = None) -> None:
     """Write a figure atomically as PNG or SVG, depending on the file name; creates missing folders.
 
@@ -124,19 +141,12 @@ def save(figure: Figure, path: Path, about: str | None = None) -> None:
     Raises:
         SignwiseError: the name has another ending, or the file cannot be written.
     """
-    import matplotlib as mpl
-
     if path.suffix not in _FORMATS:
         raise SignwiseError(f"a figure is saved as {' or '.join(_FORMATS)}, got {path.name!r}")
-    metadata: dict[str, str | None] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
-    if about is not None:
-        metadata["Description"] = about
-    buffer = io.BytesIO()
-    with mpl.rc_context(_SETTINGS):
-        figure.savefig(buffer, format=path.suffix[1:], metadata=metadata)
+    content = _encoded(figure, path.suffix, about)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
-            file.write(buffer.getvalue())
+            file.write(content)
     except OSError as error:
         raise SignwiseError(f"cannot write {path}: {error.strerror or error}") from error

@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 
 _BINS = 160
 State = Mapping[str, Any]
+Corners = Mapping[str, Sequence[tuple[float, float]]]
 
 
 @styled
-def layer_state_figure(states: Sequence[State], title: str = "") -> Figure:
+def layer_state_figure(states: Sequence[State], title: str = "", *, schedules: Corners | None = None) -> Figure:
     """Draw the six panels.
 
     Args:
         states: rows of one layer from a run's ``state.jsonl`` or from a record, in the order of their steps.
         title: the figure's title.
+        schedules: the corners of ``alpha`` and ``zeta`` as (step, value); without them, the lines join the rows.
 
     Raises:
         SignwiseError: there are too few rows, or rows of several layers.
@@ -45,7 +47,8 @@ def layer_state_figure(states: Sequence[State], title: str = "") -> Figure:
     _draw_spread(axes[1, 1], states)
     steps = [state["step"] for state in states]
     for place, name, symbol in ((axes[2, 0], "alpha", "(e)  α"), (axes[2, 1], "zeta", "(f)  ζ")):
-        place.plot(steps, [state[name] for state in states], color=BINARY)
+        points = (schedules or {}).get(name) or [(state["step"], state[name]) for state in states]
+        place.plot(*zip(*points, strict=True), color=BINARY)
         place.set_title(symbol)
         place.set_ylim(bottom=0)
         place.set_xlabel("training step")

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from signwise.atomic import atomic_write, remove_unfinished
-from signwise.errors import FormatError, SignwiseError
+from signwise.errors import SignwiseError
 from signwise.layers import relaxed
 from signwise.models import Standardize
 from signwise.training import checkpoint
@@ -32,6 +32,10 @@ from signwise.training.data import load_images, standardized_data
 from signwise.training.distributed import World
 from signwise.training.evaluate import score
 from signwise.training.recipe import Recipe
+from signwise.training.records import complete_lines
+from signwise.training.records import read_config as read_config  # offered here, too: whoever has a folder reads it
+from signwise.training.records import read_records as read_records
+from signwise.training.records import recorded_data as recorded_data
 from signwise.training.step import binarization_schedule, build_model
 
 # The files that a run replaces; a process that is killed meanwhile leaves an unfinished one behind.
@@ -41,44 +45,6 @@ try:
     import fcntl
 except ImportError:  # Windows has no flock; there a second process in the same folder goes unnoticed
     fcntl = None  # type: ignore[assignment]
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The ``config.json`` of a run.
-
-    Raises:
-        SignwiseError: the folder holds no run, or the file is not the record of one.
-    """
-    path = folder / "config.json"
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SignwiseError(f"{folder} holds no run: it has no config.json") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"cannot read {path}: {error}") from error
-    if not isinstance(config, dict) or not isinstance(config.get("recipe"), dict):
-        raise FormatError(f"{path} is damaged: it has no recipe")
-    return config
-
-
-def recorded_data(config: Mapping[str, Any]) -> Path | None:
-    """The data folder or file that a run was trained with, if it named one that still exists."""
-    folder = config.get("options", {}).get("data")
-    return Path(folder) if folder is not None and Path(folder).exists() else None
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a ``.jsonl`` file, without a last line that a crash cut short."""
-    if not path.exists():
-        return []
-    try:
-        return [json.loads(line) for line in _complete_lines(path)]
-    except ValueError as error:
-        raise FormatError(f"{path} has a line that is not JSON: {error}") from error
-
-
-def _complete_lines(path: Path) -> list[bytes]:
-    return path.read_bytes().split(b"\n")[:-1]
 
 
 def _epoch_of(line: bytes) -> int | None:
@@ -162,7 +128,7 @@ class RunFolder:
         if not path.exists():
             return []
         try:
-            lines = [(_epoch_of(line), line) for line in _complete_lines(path)]
+            lines = [(_epoch_of(line), line) for line in complete_lines(path)]
             with atomic_write(path) as file:
                 file.writelines(line + b"\n" for epoch, line in lines if epoch is not None and epoch <= epochs)
         except OSError as error:
