@@ -314,3 +314,34 @@ def test_a_layer_from_the_meta_device_has_its_initial_knobs(way: str, method: sw
     inputs = torch.randn(3, 6)
     torch.testing.assert_close(layer.train()(inputs), expected.train()(inputs))
     torch.testing.assert_close(layer.eval()(inputs), expected.eval()(inputs))
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["missing", "loaded"])
+@pytest.mark.parametrize("method", [sw.PARQ(), sw.DSQ()], ids=["buffers", "parameters"])
+def test_extras_that_a_loader_leaves_uninitialized_start_like_new_ones(method: sw.Method, marked: bool) -> None:
+    # As transformers' from_pretrained does with a float checkpoint: it marks what it loads, the rest is torch.empty.
+    with torch.device("meta"):
+        layer = sw.BinaryLinear(8, 4, method=method)
+    torch.manual_seed(0)
+    layer.weight = nn.Parameter(torch.randn(4, 8))
+    wanted = method.extras(layer.weight.detach())
+    assert wanted
+    for name, fresh in wanted.items():
+        brought: torch.Tensor = torch.full_like(fresh, 7)
+        if isinstance(fresh, nn.Parameter):
+            brought = nn.Parameter(brought)
+        brought._is_hf_initialized = marked  # type: ignore[attr-defined]
+        setattr(layer, name, brought)
+        torch.testing.assert_close(
+            getattr(layer, name).detach(), torch.full_like(fresh, 7) if marked else fresh.detach()
+        )
+        assert isinstance(getattr(layer, name), nn.Parameter) == isinstance(fresh, nn.Parameter)
+
+
+def test_extras_of_a_checkpoint_survive_assign_from_the_meta_device() -> None:
+    trained = sw.BinaryLinear(8, 4, method=sw.PARQ())
+    trained.level.fill_(0.25)  # type: ignore[operator]
+    with torch.device("meta"):
+        layer = sw.BinaryLinear(8, 4, method=sw.PARQ())
+    layer.load_state_dict(trained.state_dict(), assign=True)
+    assert torch.equal(layer.level, trained.level)  # type: ignore[arg-type]

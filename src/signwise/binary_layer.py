@@ -46,6 +46,8 @@ class BinaryLayer(nn.Module):
     _before: Tensor | None = None
     # Whether any forward pass has used the layer: a latent with a gradient that no pass used was read directly.
     _called: bool = False
+    # Whether load_state_dict is at work on this layer.
+    _loads_state: bool = False
 
     def __init__(
         self, *args: Any, method: Method = DEFAULT_METHOD, output_scale: float | None = None, **kwargs: Any
@@ -248,7 +250,11 @@ class BinaryLayer(nn.Module):
         missing = [name for name in self._fresh_extras() if prefix + name not in state_dict]
         for name in missing:
             state_dict[prefix + name] = getattr(self, name)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._loads_state = True
+        try:
+            super()._load_from_state_dict(state_dict, prefix, *args)
+        finally:
+            self._loads_state = False
         if f"{prefix}bits" in state_dict:
             args[-1].append(
                 f"{prefix}bits belongs to a packed model: load it with signwise.load_packed_(model, state_dict)"
@@ -272,12 +278,25 @@ class BinaryLayer(nn.Module):
                 f"a {type(self).__name__} cannot be fused with a batch norm in PyTorch: the signs would lose the "
                 "norm's scale. signwise.compile fuses them; signwise.pack_ keeps the norm"
             )
-        if name in ("alpha", "zeta") or name in self.__dict__.get("state_names", ()):
-            knob = self.__dict__.get("_buffers", {}).get(name)
-            if knob is not None and knob.is_meta and not value.is_meta and name in self._knobs_at_start():
-                # Loaders such as from_pretrained replace what is on the meta device by uninitialized memory.
-                value = torch.full((), self._knobs_at_start()[name], device=value.device)
+        if name in self.__dict__.get("state_names", ()):
+            value = self._without_garbage(name, value)
         super().__setattr__(name, value)
+
+    def _without_garbage(self, name: str, value: Any) -> Any:
+        """``value``, or a start value for a knob or extra that leaves the meta device with uninitialized memory.
+
+        Loaders such as ``from_pretrained`` build a model on the meta device, set what the checkpoint holds, and replace
+        the rest by ``torch.empty``. They mark what they have loaded; ``load_state_dict`` comes with values always.
+        """
+        held = self._buffers.get(name, self._parameters.get(name))
+        if held is None or not held.is_meta or value is None or value.is_meta or self._loads_state:
+            return value
+        knobs = self._knobs_at_start()
+        if name in knobs:
+            return torch.full((), knobs[name], device=value.device)
+        if getattr(value, "_is_hf_initialized", False) or self.weight.is_meta:
+            return value
+        return self._fresh_extras()[name]
 
     def extra_repr(self) -> str:
         scale = "" if self.output_scale is None else f", output_scale={self.output_scale:.4g}"

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from signwise.errors import SignwiseError
+from signwise.fusing import refuse_fusing_
 from signwise.layers import DEFAULT_METHOD, BinaryLayer, binary_class, float_kind
 from signwise.methods import GroupTransform, Method
 from signwise.observe import ExampleInput, Observed, observe
@@ -172,6 +173,7 @@ def binarize_(
             module.__class__ = kind
         assert isinstance(module, BinaryLayer)
         module.become_binary_(own, output_scale(module) if callable(output_scale) else output_scale)
+    refuse_fusing_(model)
     report = Report(tuple(rows))
     if not changes:
         _warn_of_nothing_binary(report)

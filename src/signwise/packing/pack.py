@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from signwise.errors import SignwiseError
+from signwise.fusing import allow_fusing_
 from signwise.layers import BinaryLayer, binary_layers, float_class, float_kind
 from signwise.methods import Deployed
 from signwise.packing.layers import (
@@ -127,6 +128,7 @@ def pack_(model: nn.Module) -> PackReport:
         bytes_before += layer.weight.nbytes
         bytes_packed += bits.nbytes
         _become_packed_(layer, bits, None if deployed.scale is None else deployed.scale.detach())
+    allow_fusing_(model)
     model.eval()
     return PackReport(tuple(name for name, _, _ in layers), weights, bytes_before, bytes_packed)
 
@@ -172,6 +174,7 @@ def load_packed_(model: nn.Module, state: Mapping[str, Tensor] | str | PathLike[
         bytes_packed += bits.nbytes
         _become_packed_(layer, bits, None if scale is None else scale.to(device, copy=True))
     model.load_state_dict(stored, strict=True, assign=is_meta)
+    allow_fusing_(model)
     model.eval()
     return PackReport(tuple(prefix.rstrip(".") for prefix in layers), weights, bytes_before, bytes_packed)
 
