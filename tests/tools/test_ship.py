@@ -82,4 +82,4 @@ def test_a_network_in_the_package_has_the_error_of_its_published_record(
     data = datasets.load(record.recipe.dataset, folder)
     error = 100 * program.error(data.test_images, data.test_labels)
     assert round(error, 4) == record.result.best_error
-    assert path.stat().st_size < LARGEST[name]
+    assert path.stat().st_size < LARGEST.get(name, 300_000)

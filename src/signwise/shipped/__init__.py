@@ -1,6 +1,6 @@
 """The trained programs that come with the package, by name: packed files, ready to run without PyTorch.
 
-They were trained by the paper's recipes; ``signwise inspect NAME`` shows what each file says about itself.
+Each was trained by the recipe of its name; ``signwise inspect NAME`` shows what a file says about itself.
 """
 
 from __future__ import annotations
