@@ -1,9 +1,10 @@
-// All kernels of one instruction set. Each family has a contract: lookup.h, bytes.h, matvec.h, elementwise.h and
-// functions.h. The portable part of the library calls kernels through these pointers alone.
+// All kernels of one instruction set. Each family has a contract: lookup.h, bytes.h, depthwise.h, matvec.h,
+// elementwise.h and functions.h. The portable part of the library calls kernels through these pointers alone.
 
 #pragma once
 
 #include "kernels/bytes.h"
+#include "kernels/depthwise.h"
 #include "kernels/elementwise.h"
 #include "kernels/functions.h"
 #include "kernels/lookup.h"
@@ -20,6 +21,7 @@ struct Kernels {
     MatvecKernels matvec;
     ElementwiseKernels elementwise;
     PoolingKernels pooling;
+    DepthwiseKernels depthwise;
     FunctionKernels functions;
     MatmulKernels matmul;
 };

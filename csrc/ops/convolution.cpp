@@ -1,14 +1,18 @@
 // Convolutions: checks the operation and chooses the algorithm.
 //
 //     weights  input     algorithm
+//     any      any       DepthwiseOperation where every channel has one filter of its own
 //     float    any       FirstLayer on byte kernels if it writes 8 bits, else LookupLayer with products
 //     binary   8 bits    WinogradLayer or ByteLayer on byte kernels if the shape suits, else LookupLayer in int16
 //     binary   float32   LookupLayer in float32
+
+#include <cstring>
 
 #include "bytes/first_layer.h"
 #include "bytes/layer.h"
 #include "bytes/winograd.h"
 #include "lookup/layer.h"
+#include "ops/depthwise.h"
 #include "ops/layer.h"
 
 namespace signwise {
@@ -58,6 +62,19 @@ ConvolutionShape convolution_shape(const signwise_operation& described, const Sh
     return shape;
 }
 
+std::vector<float> as_floats(const signwise_operation& described, const ConvolutionShape& shape) {
+    std::vector<float> weights(size_t(shape.out_channels * shape.filter_weights()));
+    if (described.bits != 1) {
+        std::memcpy(weights.data(), described.weight, weights.size() * sizeof(float));
+        return weights;
+    }
+    const SignBits bits(described.weight, shape.filter_weights());
+    for (int64_t i = 0; i < int64_t(weights.size()); ++i) {
+        weights[size_t(i)] = float(bits.sign(i / shape.filter_weights(), i % shape.filter_weights()));
+    }
+    return weights;
+}
+
 }  // namespace
 
 std::unique_ptr<Operation> make_conv(const signwise_operation& described, const std::vector<Tensor>& inputs,
@@ -78,6 +95,9 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
     check_layer(described, inputs, output, shape.filter_weights());
 
     LayerEpilogue epilogue(described, described.out_channels);
+    if (is_depthwise(shape)) {
+        return make_depthwise(shape, as_floats(described, shape), std::move(epilogue), inputs[0], output, kernels);
+    }
     const auto lookup = [&](LookupLayer layer) {
         return std::make_unique<LookupOperation>(std::move(layer), std::move(epilogue), inputs[0].order);
     };

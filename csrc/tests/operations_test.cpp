@@ -123,6 +123,7 @@ bool add_layer(Chain& chain, int32_t from, int32_t kind, int32_t type) {
         if (one_in(4) && input.channels % 2 == 0) op.groups = 2;
         if (one_in(8)) op.groups = input.channels;
         op.out_channels = std::max<int64_t>(1, op.out_channels / op.groups) * op.groups;
+        if (op.groups == input.channels && one_in(2)) op.out_channels = op.groups;  // depthwise
     }
     const int64_t weights = input.channels / op.groups * op.kernel[0] * op.kernel[1];
     if (op.bits == 1) {

@@ -4,6 +4,7 @@
 
 #include "kernels/kernels.h"
 
+#include "kernels/implementation/depthwise.h"
 #include "kernels/implementation/elementwise.h"
 #include "kernels/implementation/functions.h"
 #include "kernels/implementation/lookup_finish.h"
@@ -78,6 +79,8 @@ constexpr Kernels all_kernels() {
     k.pooling.planes = pool_planes;
     k.pooling.pixels = pool_pixels;
     k.pooling.bytes = pool_bytes;
+    k.depthwise.planes = depthwise_planes;
+    k.depthwise.pixels = depthwise_pixels;
     k.functions.activation = activation;
     k.functions.arithmetic = arithmetic;
     k.functions.sum = sum_line;
