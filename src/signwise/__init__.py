@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from signwise import datasets, export, methods, models, runtime, shipped, training
     from signwise.activations import BinaryActivation, ShiftedPReLU
     from signwise.bwnh import bwnh_
-    from signwise.compiler import compile  # noqa: A004 - the name that users know from PyTorch
+    from signwise.compiler import can_compile, compile  # noqa: A004 - the name that users know from PyTorch
     from signwise.convert import binarize_, fan_in_scale, first_and_last, last
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, relative_step, signs_of
     from signwise.errors import DataError, FormatError, SignwiseError
@@ -67,7 +67,7 @@ _MODULES = ("datasets", "export", "methods", "models", "runtime", "shipped", "tr
 _HOMES = {
     "activations": ("BinaryActivation", "ShiftedPReLU"),
     "bwnh": ("bwnh_",),
-    "compiler": ("compile",),
+    "compiler": ("can_compile", "compile"),
     "convert": ("binarize_", "fan_in_scale", "first_and_last", "last"),
     "errors": ("DataError", "FormatError", "SignwiseError"),
     "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "relative_step", "signs_of"),
@@ -166,6 +166,7 @@ __all__ = [
     "binary_layers",
     "binary_sign",
     "bwnh_",
+    "can_compile",
     "compile",
     "datasets",
     "export",

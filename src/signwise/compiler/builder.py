@@ -7,7 +7,8 @@ program. Tensors stay float64 until then, so that folding many factors into one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Union
 
@@ -16,7 +17,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from signwise.program import operations as ops
+from signwise.program.checks import Input
 from signwise.program.operations import Shape, pack_signs
+from signwise.program.operations.base import MovesIntegers
 from signwise.program.program import Program
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -26,7 +29,7 @@ class Draft:
     """An unfinished program.
 
     Args:
-        input_shape: the shape of one example; it is value 0.
+        inputs: the inputs, or the shapes of float32 ones; they are the first values.
 
     Example:
         >>> draft = Draft((3,))
@@ -35,16 +38,49 @@ class Draft:
         (3,)
     """
 
-    def __init__(self, input_shape: Shape) -> None:
-        self.input_shape = input_shape
+    def __init__(self, *inputs: Input | Shape) -> None:
+        self.inputs = [given if isinstance(given, Input) else Input(shape=given) for given in inputs]
         self.ops: dict[int, ops.Operation] = {}
         self.names: dict[int, str] = {}
         self.tensors: dict[str, npt.NDArray[Any]] = {}
-        self.output = 0
-        self._shapes: dict[int, Shape] = {0: input_shape}
+        self.outputs: list[int] = [0]
+        self._shapes: dict[int, Shape] = {number: given.shape for number, given in enumerate(self.inputs)}
+
+    @property
+    def output(self) -> int:
+        """The first output, for drafts that have one."""
+        return self.outputs[0]
+
+    @output.setter
+    def output(self, value: int) -> None:
+        self.outputs = [value]
 
     def shape(self, value: int) -> Shape:
         return self._shapes[value]
+
+    def is_integer(self, value: int) -> bool:
+        """Whether the value holds whole numbers, such as tokens."""
+        if value < len(self.inputs):
+            return self.inputs[value].type == "int32"
+        operation = self.ops.get(value)
+        if isinstance(operation, MovesIntegers):
+            return self.is_integer(operation.inputs[0])
+        return isinstance(operation, ops.ArgMax)
+
+    def make_float(self, value: int) -> None:
+        """Let the program take an input of whole numbers as float32, since it computes with them."""
+        if value < len(self.inputs):
+            self.inputs[value] = replace(self.inputs[value], type="float32")
+        elif isinstance(operation := self.ops[value], MovesIntegers):
+            self.make_float(operation.inputs[0])
+        else:
+            raise UnsupportedError("it computes with positions (argmax), which a program only returns")
+
+    def unknown(self, shape: Shape) -> int:
+        """A value that nothing makes, in the place of what cannot be expressed."""
+        value = max(self._shapes) + 1
+        self._shapes[value] = shape
+        return value
 
     def add(self, operation: ops.Operation, name: str) -> int:
         """Append an operation of the module ``name``; returns the number of its result."""
@@ -68,13 +104,12 @@ class Draft:
             if old in operation.inputs:
                 inputs = tuple(new if source == old else source for source in operation.inputs)
                 self.ops[value] = replace(operation, inputs=inputs)
-        if self.output == old:
-            self.output = new
+        self.outputs = [new if output == old else output for output in self.outputs]
 
     def has_one_reader(self, value: int) -> bool:
-        """Whether one operation reads the value, once, and it is neither the program's input nor its output."""
+        """Whether one operation reads the value, once, and it is neither an input of the program nor an output."""
         reads = sum(operation.inputs.count(value) for operation in self.ops.values())
-        return reads == 1 and value not in (0, self.output)
+        return reads == 1 and value in self.ops and value not in self.outputs
 
     def tensor(self, name: str, numbers: npt.NDArray[Any]) -> str:
         """Store a tensor under ``name``, numbered if another has that name; returns the name."""
@@ -87,22 +122,22 @@ class Draft:
 
     def finish(self, about: Mapping[str, str]) -> Program:
         """The program, without operations whose result nothing reads."""
-        needed = {self.output}
+        needed = set(self.outputs)
         for value in reversed(self.ops):
             if value in needed:
                 needed.update(self.ops[value].inputs)
         used = {value: operation for value, operation in self.ops.items() if value in needed}
-        number = {0: 0, **{value: index + 1 for index, value in enumerate(used)}}
+        number = {value: index for index, value in enumerate([*range(len(self.inputs)), *used])}
         operations = tuple(
             replace(operation, inputs=tuple(number[source] for source in operation.inputs))
             for operation in used.values()
         )
         final = self._final_names(used)
         return Program(
-            input_shape=self.input_shape,
+            inputs=self.inputs,
             ops=tuple(_renamed(operation, final) for operation in operations),
             tensors={name: _storable(self.tensors[key]) for key, name in final.items()},
-            output=number[self.output],
+            outputs=[number[value] for value in self.outputs],
             about=about,
         )
 
@@ -135,37 +170,105 @@ class UnsupportedError(Exception):
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Where PyTorch's tensor has the batch, which a program leaves out.
+
+    Args:
+        sizes: PyTorch's; in the place of the batch, how many rows each example has there, usually one.
+        batch: the dimension that counts the examples.
+        outer: whether the rows of that dimension come before the examples instead of after them.
+
+    Example:
+        >>> Layout((10, 1, 24), 1).shape  # tokens, batch, width
+        (10, 24)
+        >>> Layout((4, 10, 6), 0).shape  # four heads per example, merged with the batch
+        (4, 10, 6)
+    """
+
+    sizes: tuple[int, ...]
+    batch: int
+    outer: bool = False
+
+    @property
+    def before(self) -> int:
+        """How many numbers of an example lie before the batch in PyTorch's memory."""
+        return math.prod(self.sizes[: self.batch + self.outer])
+
+    @property
+    def merged(self) -> bool:
+        return self.sizes[self.batch] > 1
+
+    @property
+    def shape(self) -> Shape:
+        """Of one example."""
+        return tuple(size for axis, size in enumerate(self.sizes) if axis != self.batch or self.merged)
+
+    def axis(self, dim: int) -> int:
+        """PyTorch's dimension as one of the example's."""
+        dim %= len(self.sizes)
+        if dim == self.batch:
+            raise UnsupportedError("it works across the examples of a batch")
+        return dim if dim < self.batch or self.merged else dim - 1
+
+    def axes(self, dims: Sequence[int] | int | None) -> tuple[int, ...]:
+        """Several of them, in rising order; ``None`` means all."""
+        if dims is None or dims == []:
+            raise UnsupportedError("it works across the examples of a batch")
+        return tuple(sorted(self.axis(dim) for dim in ([dims] if isinstance(dims, int) else dims)))
+
+
+@dataclass(frozen=True)
 class Value:
     """A tensor that depends on the input, by its number in the draft."""
 
     number: int
+    layout: Layout
 
 
-@dataclass(frozen=True)
-class Padded:
-    """An image with zeros around it, until a convolution adds them to its own padding."""
-
-    number: int
-    padding: ops.Padding
+EXAMPLES = 2  # constants that depend on the size of the batch are computed for this many
+LARGE = 1e30  # stands for infinity in masks: files hold finite numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """A tensor that does not depend on the input; the signs of a binary layer come with their scale per filter."""
+    """A tensor that does not depend on the input; the signs of a binary layer come with their scale per filter.
+
+    Args:
+        tensor: the numbers; with a ``layout``, for a batch of ``EXAMPLES``, all alike.
+        name: where it comes from.
+        is_signs: whether it is the weight of a binary layer.
+        scale: of its filters.
+        layout: where the batch is, if its size depends on it.
+    """
 
     tensor: Tensor
     name: str
     is_signs: bool = False
     scale: Tensor | None = None
+    layout: Layout | None = None
 
     def numbers(self) -> Numbers:
         if self.is_signs:
             raise UnsupportedError("it reads the weight of a binary layer directly")
         numbers: Numbers = self.tensor.detach().double().numpy()
-        return numbers
+        return np.clip(numbers, -LARGE, LARGE) if np.isinf(numbers).any() else numbers
+
+    def example(self, beside: Layout) -> Numbers:
+        """The numbers of one example, to broadcast with a value of the layout ``beside``."""
+        numbers = self.numbers()
+        at = beside.batch - (len(beside.sizes) - numbers.ndim)
+        if self.layout is not None:
+            numbers = numbers.take(range(self.layout.sizes[self.layout.batch]), axis=self.layout.batch)
+            if self.layout.batch != at:
+                raise UnsupportedError("the batch is another dimension of each operand")
+        if at < 0:
+            return numbers
+        if numbers.shape[at] != 1 and not (self.layout and beside.merged):
+            raise UnsupportedError(f"a constant of shape {list(numbers.shape)}, with other numbers for every example")
+        return numbers if beside.merged else numbers.squeeze(at)
 
 
-Known: TypeAlias = Union[Value, Padded, Constant]
+Known: TypeAlias = Union[Value, Constant]
 
 
 @dataclass(frozen=True)
@@ -175,20 +278,52 @@ class Call:
     Args:
         draft: receives the translation.
         name: the module that makes the call.
-        shape: of the result, per example.
+        layouts: of the results, most operators having one.
     """
 
     draft: Draft
     name: str
-    shape: tuple[int, ...]
+    layouts: tuple[Layout, ...]
 
-    def value(self, known: object) -> int:
-        """The number of a value; anything else is refused."""
-        if isinstance(known, Padded):
-            raise UnsupportedError("zeros around an image that no convolution follows")
+    @property
+    def layout(self) -> Layout:
+        return self.layouts[0]
+
+    @property
+    def shape(self) -> Shape:
+        """Of the result, per example."""
+        return self.layout.shape
+
+    def value(self, known: object, *, whole_numbers: bool = False) -> int:
+        """The number of a value in the draft; a constant becomes one.
+
+        Args:
+            known: what is known of the argument.
+            whole_numbers: whether the operation reads tokens, too; others make the program take them as float32.
+        """
+        if isinstance(known, Constant):
+            layout = self.layout if known.layout is None else known.layout
+            numbers = known.example(layout)
+            tensor = self.draft.tensor("constant", numbers)
+            return self.step(ops.Constant(inputs=(), tensor=tensor, shape=numbers.shape))
+        if not isinstance(known, Value):
+            raise UnsupportedError(f"it reads {known!r}")
+        if not whole_numbers and self.draft.is_integer(known.number):
+            self.draft.make_float(known.number)
+        return known.number
+
+    def image(self, known: object) -> int:
+        """The number of a batch of images, with the batch first."""
+        number, layout = self.value(known), self.of(known)
+        if len(layout.shape) != 3 or layout.batch or layout.merged:
+            raise UnsupportedError(f"an image of shape {list(layout.shape)}, not (channels, height, width)")
+        return number
+
+    def of(self, known: object) -> Layout:
+        """The layout of a value."""
         if not isinstance(known, Value):
             raise UnsupportedError("it reads a tensor that does not depend on the input")
-        return known.number
+        return known.layout
 
     def constant(self, known: object) -> Constant:
         """A constant; anything else is refused."""
@@ -196,9 +331,13 @@ class Call:
             raise UnsupportedError("its weights depend on the input")
         return known
 
+    def step(self, operation: ops.Operation) -> int:
+        """Append an operation on the way to the result."""
+        return self.draft.add(operation, self.name)
+
     def add(self, operation: ops.Operation) -> Value:
-        """Append an operation."""
-        return Value(self.draft.add(operation, self.name))
+        """Append the operation that makes the result."""
+        return Value(self.step(operation), self.layout)
 
     def affine(self, value: int, scale: Numbers, bias: Numbers) -> Value:
         """Append scale * value + bias, per channel."""
@@ -213,3 +352,8 @@ class Call:
         scale = None if weight.scale is None else self.draft.tensor("scale", weight.scale.double().numpy())
         offset = None if bias is None else self.draft.tensor("bias", self.constant(bias).numbers())
         return {"weight": name, "bits": 1 if weight.is_signs else 32, "scale": scale, "bias": offset}
+
+
+def float32(number: float) -> float:
+    """The nearest number that a file can hold."""
+    return float(np.float32(number))

@@ -1,80 +1,196 @@
 """From PyTorch code to a draft, through ``torch.export``, which normalizes however the model spells an operation.
 
-The batch size stays symbolic, so code that depends on a particular one is refused.
+The batch size stays symbolic, so code that depends on a particular one is refused. PyTorch may keep the batch in any
+dimension, or merge it with the heads of an attention: :class:`~signwise.compiler.builder.Layout` follows it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import io
 import operator
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, Union
 
 import torch
 from torch import Tensor, fx, nn
 
-from signwise.compiler.builder import Call, Constant, Draft, Padded, UnsupportedError, Value
-from signwise.compiler.translate import TRANSLATIONS, reshape
+from signwise.compiler.builder import EXAMPLES, Call, Constant, Draft, Layout, UnsupportedError, Value
+from signwise.compiler.translate import TRANSLATIONS
 from signwise.errors import FormatError, SignwiseError
+from signwise.program.checks import Input
+
+Inputs: TypeAlias = Union[tuple[Tensor, ...], Mapping[str, Tensor]]
 
 WAY_OUT = "signwise.pack_(model) packs its binary layers and leaves the rest to PyTorch"
+# What to write instead, for operators that people meet most often.
+HINTS = {
+    "conv3d": "programs have convolutions over one and two dimensions",
+    "lstm": "recurrent layers stay with PyTorch",
+    "gru": "recurrent layers stay with PyTorch",
+    "upsample_bicubic2d": "mode='bilinear' compiles",
+    "sort": "do it with numpy on the program's outputs",
+    "topk": "do it with numpy on the program's outputs",
+    "cumsum": "a product with a triangular matrix of ones computes the same",
+    "index": "slices and torch.cat compile",
+}
 
 
-def trace_model(model: nn.Module, scales: Mapping[str, Tensor | None], example: Tensor) -> Draft:
+@dataclass(frozen=True)
+class Obstacle:
+    """Something in a model that a program cannot express.
+
+    Args:
+        module: the path of the module that calls the operator, empty for the model itself.
+        kind: the class of that module.
+        operator: PyTorch's name of the operator.
+        reason: what is missing.
+        way_out: what to do.
+
+    Example:
+        >>> print(Obstacle("features.3", "Conv3d", "conv3d", "sw.compile has no conv3d", "use Conv2d"))
+        conv3d in module 'features.3' (Conv3d): sw.compile has no conv3d; use Conv2d
+    """
+
+    module: str
+    kind: str
+    operator: str
+    reason: str
+    way_out: str = WAY_OUT
+
+    def __str__(self) -> str:
+        where = f"module {self.module!r} ({self.kind})" if self.module else f"the model ({self.kind})"
+        return f"{self.operator} in {where}: {self.reason}; {self.way_out}"
+
+
+def trace_model(
+    model: nn.Module, scales: Mapping[str, Tensor | None], example: Inputs, obstacles: list[Obstacle] | None = None
+) -> Draft:
     """Draft the program of a model, one operation for each of PyTorch's.
 
     Args:
         model: in evaluation mode, with float layers; see :func:`signwise.compiler.evaluation_form`.
         scales: the names of the weights that are signs, with their scales per filter.
-        example: an input of the right shape, batch first.
+        example: inputs of the right shape, batch first.
+        obstacles: receives whatever a program cannot express, instead of an error at the first.
 
     Returns:
         The draft, with nothing folded or fused yet.
     """
     exported = _export(model, example)
-    draft = Draft(tuple(example.shape[1:]))
-    known: dict[fx.Node, Any] = dict(_constants(exported, scales))
+    constants = _constants(exported, scales)
+    placeholders = [node for node in exported.graph.nodes if node.op == "placeholder" and node not in constants]
+    given = _in_order(example, [node.name for node in placeholders])
+    draft = Draft(*(_input(tensor) for tensor in given))
+    batch = placeholders[0].meta["val"].shape[0]
+    known: dict[fx.Node, Any] = dict(constants)
+    for number, node in enumerate(placeholders):
+        known[node] = Value(number, _layout(node.meta["val"], batch))
+    found: list[Obstacle] = []
     for node in exported.graph.nodes:
-        if node.op == "placeholder" and node not in known:
-            if Value(0) in known.values():
-                raise SignwiseError(f"compile takes models with one input, this one has several; {WAY_OUT}")
-            known[node], batch = Value(0), str(node.meta["val"].shape[0])
-        elif node.op == "call_function":
+        if node.op == "call_function":
             try:
                 known[node] = _translate(draft, node, known, batch)
             except (UnsupportedError, FormatError) as error:
-                raise SignwiseError(f"compile cannot express {_place(node)}: {error}; {WAY_OUT}") from None
+                found.append(_obstacle(node, str(error)))
+                known[node] = _unknown(draft, node, batch)
         elif node.op == "output":
-            draft.output = _output(draft, node, known)
+            try:
+                draft.outputs = _outputs(draft, node.args[0], known, batch)
+            except UnsupportedError as error:
+                found.append(Obstacle("", type(model).__name__, "the output", str(error)))
+    unique = list(dict.fromkeys(found))
+    if obstacles is not None:
+        obstacles.extend(unique)
+    elif unique:
+        listed = "\n".join(f"  {obstacle}" for obstacle in unique)
+        raise SignwiseError(
+            f"compile cannot express {unique[0]}"
+            if len(unique) == 1
+            else f"compile cannot express {len(unique)} parts of the model:\n{listed}"
+        )
     return draft
 
 
-def _output(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any]) -> int:
-    results: Any = node.args[0]
-    if len(results) != 1 or not isinstance(known.get(results[0]), Value):
-        raise SignwiseError(f"compile takes models with one tensor as output, which depends on the input; {WAY_OUT}")
-    output: int = known[results[0]].number
-    expected = tuple(results[0].meta["val"].shape[1:])
-    if draft.shape(output) != expected:
-        raise SignwiseError(f"compile cannot express an output of shape {list(expected)} per example; {WAY_OUT}")
-    return output
+def _in_order(example: Inputs, names: Sequence[str]) -> list[Tensor]:
+    """The inputs in the order of the model's arguments, which is the order of the program's."""
+    if isinstance(example, Mapping):
+        return [example[name] for name in names] if set(names) == set(example) else list(example.values())
+    return list(example)
 
 
-def _export(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
-    # A batch of one would be taken for a constant.
-    several = example.expand(2, *example.shape[1:]).clone() if len(example) == 1 else example
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter warns about its own internals
+def _input(tensor: Tensor) -> Input:
+    return Input(shape=tuple(tensor.shape[1:]), type="float32" if tensor.is_floating_point() else "int32")
+
+
+def _outputs(draft: Draft, results: Any, known: Mapping[fx.Node, Any], batch: Any) -> list[int]:
+    nodes = [result for result in results if isinstance(result, fx.Node)]  # the others are None, or numbers
+    if not nodes or not all(isinstance(known.get(node), Value) for node in nodes):
+        raise UnsupportedError("an output that does not depend on the input")
+    numbers = []
+    for node in nodes:
+        layout = _layout(node.meta["val"], batch)
+        if layout.batch or layout.merged:
+            raise UnsupportedError(f"an output of shape {list(node.meta['val'].shape)}, where the batch is not first")
+        numbers.append(known[node].number)
+    return numbers
+
+
+def _export(model: nn.Module, example: Inputs) -> torch.export.ExportedProgram:
+    def several(tensor: Tensor) -> Tensor:
+        # A batch of one would be taken for a constant.
+        return tensor.expand(2, *tensor.shape[1:]).clone() if len(tensor) == 1 else tensor
+
+    batch = torch.export.Dim("batch")
+    if isinstance(example, Mapping):
+        arguments: dict[str, Any] = {"args": (), "kwargs": {name: several(part) for name, part in example.items()}}
+    else:
+        arguments = {"args": tuple(several(part) for part in example)}
+    dynamic = _dynamic(model, example, batch)
+    # The exporter warns about its own internals, and prints whole graphs where the model's code depends on numbers.
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
         try:
-            dynamic = ({0: torch.export.Dim("batch")},)
-            exported = torch.export.export(model, (several,), dynamic_shapes=dynamic, strict=False)
+            exported = torch.export.export(model, **arguments, dynamic_shapes=dynamic, strict=False)
             # Decomposes nothing, but replaces operators in place by functional ones.
             functional: torch.export.ExportedProgram = exported.run_decompositions({})
             return functional
         except Exception as error:  # including whatever the model's own code raises
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
+            _refuse_example(model, example, reason)
             raise SignwiseError(f"torch.export cannot read this model ({reason}); {WAY_OUT}") from error
+
+
+def _dynamic(model: nn.Module, example: Inputs, batch: Any) -> Any:
+    """The first dimension of every input, in the form of the model's own arguments."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    if isinstance(example, Mapping):
+        named = {name: {0: batch} for name in example}
+        plain = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+        collected = {name: named.pop(name) for name in list(named) if name not in plain}
+        rest = [parameter.name for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD]
+        return {**named, rest[0]: collected} if collected and rest else {**named, **collected}
+    counted = [parameter for parameter in parameters if parameter.kind in (
+        parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD,
+    )][: len(example)]  # fmt: skip
+    listed = tuple({0: batch} for _ in example)
+    rest_of = listed[len(counted) :]
+    return (*listed[: len(counted)], rest_of) if rest_of else listed
+
+
+def _refuse_example(model: nn.Module, example: Inputs, reason: str) -> None:
+    """Raise if the model itself does not take the example: then the example is wrong, not the model."""
+    try:
+        with torch.no_grad():
+            model(**example) if isinstance(example, Mapping) else model(*example)
+    except Exception as error:
+        parts = example.values() if isinstance(example, Mapping) else example
+        shapes = ", ".join(f"{list(part.shape)} {str(part.dtype).removeprefix('torch.')}" for part in parts)
+        raise SignwiseError(f"the model does not take example_input, of shape {shapes} ({reason})") from error
 
 
 def _constants(
@@ -95,36 +211,90 @@ def _constants(
     return constants
 
 
-def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch: str) -> Any:
+def _layout(result: Tensor, batch: Any) -> Layout:
+    """Where the batch is in a result; refused where it is nowhere, or not a dimension of its own."""
+    sizes, at = [], None
+    for dim, size in enumerate(result.shape):
+        rows = _rows(size, batch)
+        if rows is not None:
+            if at is not None:
+                raise UnsupportedError("its result has the batch twice")
+            at = dim
+        sizes.append(int(size) if rows is None else rows)
+    if at is None:
+        raise UnsupportedError("its result is not one for each example")
+    return Layout(tuple(sizes), at)
+
+
+def _layouts(results: Sequence[Tensor], read: Sequence[Layout], batch: Any) -> Iterator[Layout]:
+    """The layouts of the results as far as they have one; further results, such as statistics, may have none."""
+    for number, result in enumerate(results):
+        try:
+            layout = _layout(result, batch)
+        except UnsupportedError:
+            if number == 0:
+                raise
+            return
+        alike = (layout.batch, layout.sizes[layout.batch])
+        outer = any(other.outer and (other.batch, other.sizes[other.batch]) == alike for other in read)
+        yield replace(layout, outer=outer)
+
+
+def _rows(size: Any, batch: Any) -> int | None:
+    """How many rows per example a symbolic size counts; ``None`` where it does not depend on the batch."""
+    if not isinstance(size, torch.SymInt) or size.node.expr.is_number:
+        return None
+    rows = size.node.expr / batch.node.expr
+    if not rows.is_Integer:
+        raise UnsupportedError(f"a size of {size.node.expr}, which is no multiple of the batch")
+    return int(rows)
+
+
+def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch: Any) -> Any:
     result = node.meta.get("val")
     if node.target is operator.getitem:
-        # Of an operator with several results, only the first is translated.
         source, index = node.args
-        if index != 0:
+        parts = known[source]  # type: ignore[index]
+        if isinstance(parts, list):
+            return parts[index]  # type: ignore[index]
+        if index != 0:  # of most operators with several results, only the first is translated
             raise UnsupportedError("it uses a result of the operator other than the first")
-        return known[source]  # type: ignore[index]
-    if isinstance(result, (tuple, list)):
-        result = result[0]
-    if not isinstance(result, Tensor):
+        return parts
+    results = [part for part in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(part, Tensor)]
+    if not results:
         return result  # a size, which the shapes already give, or an assertion of the exporter
 
     arguments = _arguments(node, known)
-    if not any(isinstance(part, (Value, Padded)) for part in _flat(arguments.values())):
-        return _fold(node, arguments)
+    if not any(isinstance(part, Value) for part in _flat(arguments.values())):
+        return _fold(node, arguments, results, batch)
     target = str(node.target)
     if target not in TRANSLATIONS:
-        raise UnsupportedError("it is not among the operations of a program")
-    if result.dtype != torch.float32:
-        raise UnsupportedError(f"its result is {result.dtype}, not float32")
-    if result.dim() == 0 or str(result.shape[0]) != batch:
-        raise UnsupportedError("its result is not one for each example")
-    shape = tuple(int(size) for size in result.shape[1:])
+        name = _operator(node)
+        raise UnsupportedError(f"sw.compile has no {name}")
     name = _module(node)[0] or node.name
-    made = TRANSLATIONS[target](Call(draft, name, shape), **arguments)
-    # PyTorch may give a vector dimensions of one for a while; only a reshape may leave them in place.
-    if isinstance(made, Value) and TRANSLATIONS[target] is not reshape and draft.shape(made.number) != shape:
-        raise UnsupportedError(f"examples of shape {list(shape)}")
+    read = [part.layout for part in _flat(arguments.values()) if isinstance(part, Value)]
+    call = Call(draft, name, tuple(_layouts(results, read, batch)))
+    made = TRANSLATIONS[target](call, **arguments)
+    for value, layout in zip(made if isinstance(made, list) else [made], call.layouts, strict=False):
+        if isinstance(value, Value) and draft.shape(value.number) != layout.shape:
+            found, expected = list(draft.shape(value.number)), list(layout.shape)
+            raise UnsupportedError(f"examples of shape {expected}, where the program has {found}")
     return made
+
+
+def _unknown(draft: Draft, node: fx.Node, batch: Any) -> Any:
+    """Values in the place of what could not be translated, so that the search for obstacles goes on."""
+    result = node.meta.get("val")
+    made = []
+    for part in result if isinstance(result, (tuple, list)) else [result]:
+        try:
+            layout = _layout(part, batch)
+        except UnsupportedError:
+            layout = Layout((1, *(int(size) for size in part.shape if not isinstance(size, torch.SymInt))), 0)
+        except AttributeError:
+            continue
+        made.append(Value(draft.unknown(layout.shape), layout))
+    return made if isinstance(result, (tuple, list)) else made[0] if made else result
 
 
 def _arguments(node: fx.Node, known: Mapping[fx.Node, Any]) -> dict[str, Any]:
@@ -139,21 +309,36 @@ def _flat(parts: Any) -> list[Any]:
     return [inner for part in parts for inner in (_flat(part) if isinstance(part, (list, tuple)) else [part])]
 
 
-def _fold(node: fx.Node, arguments: Mapping[str, Any]) -> Constant:
-    """Compute a tensor that depends on constants alone."""
-    if any(isinstance(part, torch.SymInt) for part in _flat(arguments.values())):
-        raise UnsupportedError("a tensor whose size depends on the batch")
+def _fold(node: fx.Node, arguments: Mapping[str, Any], results: Sequence[Tensor], batch: Any) -> Any:
+    """Compute tensors that depend on constants alone, or on the size of the batch: those for a batch of two."""
 
-    def tensor(part: Any) -> Any:
+    def concrete(part: Any) -> Any:
         if isinstance(part, Constant):
             part.numbers()  # refuses the signs of a binary layer, which would lose their scale
             return part.tensor
-        return [tensor(inner) for inner in part] if isinstance(part, (list, tuple)) else part
+        if isinstance(part, torch.SymInt):
+            return int(part.node.expr.subs(batch.node.expr, EXAMPLES))
+        return [concrete(inner) for inner in part] if isinstance(part, (list, tuple)) else part
 
     assert callable(node.target)
-    folded = node.target(**{name: tensor(value) for name, value in arguments.items()})
-    # Of several results, such as those of a batch norm on weights, only the first is translated.
-    return Constant(folded[0] if isinstance(folded, (tuple, list)) else folded, node.name)
+    folded = node.target(**{name: concrete(value) for name, value in arguments.items()})
+    several = isinstance(folded, (tuple, list))
+    made = [
+        _one_for_all(Constant(tensor, node.name), result, batch)
+        for tensor, result in zip(folded if several else [folded], results, strict=False)
+    ]
+    return made if several else made[0]
+
+
+def _one_for_all(constant: Constant, result: Tensor, batch: Any) -> Constant:
+    """The constant with its layout; refused where it differs between the examples of a batch."""
+    if not any(_rows(size, batch) for size in result.shape):
+        return constant
+    layout = _layout(result, batch)
+    first, second = constant.tensor.chunk(EXAMPLES, layout.batch)
+    if not torch.equal(first, second):
+        raise UnsupportedError("a tensor that differs between the examples of a batch")
+    return Constant(constant.tensor, constant.name, layout=layout)
 
 
 def _module(node: fx.Node) -> tuple[str, str]:
@@ -164,7 +349,11 @@ def _module(node: fx.Node) -> tuple[str, str]:
     return path, kind.rsplit(".", 1)[-1]
 
 
-def _place(node: fx.Node) -> str:
+def _operator(node: fx.Node) -> str:
+    return str(node.target).removeprefix("aten.").split(".")[0]
+
+
+def _obstacle(node: fx.Node, reason: str) -> Obstacle:
     path, kind = _module(node)
-    where = f"module {path!r} ({kind})" if path else f"the model ({kind})"
-    return f"{str(node.target).removeprefix('aten.').split('.')[0]} in {where}"
+    hint = HINTS.get(_operator(node))
+    return Obstacle(path, kind, _operator(node), reason, f"{hint}, or {WAY_OUT}" if hint else WAY_OUT)

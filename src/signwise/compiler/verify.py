@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
+from torch.utils._pytree import tree_leaves
 
 from signwise.compiler.builder import Draft
+from signwise.compiler.trace import Inputs
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
 from signwise.observe import observe, run_example
@@ -30,7 +33,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
         model = inside
 
 
-def refuse_other_outputs(model: nn.Module, program: Program, example: Tensor, draft: Callable[[], Draft]) -> None:
+def refuse_other_outputs(model: nn.Module, program: Program, example: Inputs, draft: Callable[[], Draft]) -> None:
     """Raise if the program's outputs are not the model's, and say where they part as far as that can be seen.
 
     Args:
@@ -42,52 +45,79 @@ def refuse_other_outputs(model: nn.Module, program: Program, example: Tensor, dr
     model = copy.deepcopy(model).to(device="cpu", dtype=torch.float32)
     layers = dict(binary_layers(model))
     if layers:
-        for name, reader in observe(model, layers, example).readers.items():
+        seen: Any = example if isinstance(example, Mapping) else tuple(example)
+        for name, reader in observe(model, layers, seen).readers.items():
             raise SignwiseError(
                 f"{reader} reads the weight of {name} without calling the layer and would compute with latents; "
                 f"keep {name} float (binarize_ does so with example_input), or call the layer"
             )
-    if bool((example == example.flatten()[0]).all()):  # a constant, such as zeros, shows little
-        example = torch.randn(example.shape, generator=torch.Generator().manual_seed(0))
-    one, two = example[:1], torch.cat((example[:1], example[-1:].flip(-1)))
+    one = _changed(example, lambda part: _telling(part)[:1])
+    two = _changed(example, lambda part: torch.cat((_telling(part)[:1], _other(_telling(part)))))
     expected = _outputs(model, one)
     if _differ(_outputs(model, one), expected):
         raise SignwiseError(
             "the model gives other outputs when it sees the same input again in evaluation mode: it draws random "
             "numbers or remembers; a program does neither"
         )
-    if _differ(_outputs(model, two)[:1], expected):
+    if _differ([part[:1] for part in _outputs(model, two)], expected):
         raise SignwiseError(
             "the model's outputs for one example depend on the others in the batch or on its size; a program computes "
             "each example by itself"
         )
-    if not bool(torch.isfinite(expected).all()):
+    if not all(bool(torch.isfinite(part).all()) for part in expected):
         return
-    outputs = torch.from_numpy(program(one.numpy())).reshape(expected.shape)
-    if not _differ(outputs, expected):
+    outputs = _run(program, one)
+    if len(outputs) == len(expected) and not _differ(outputs, expected):
         return
-    difference = float((outputs - expected).abs().max())
+    difference = max(float((found - part).abs().max()) for found, part in zip(outputs, expected, strict=True))
+    largest = max(float(part.abs().max()) for part in expected)
     where = _first_difference(model, draft(), one)
     raise SignwiseError(
         f"the program's outputs differ from the model's by up to {difference:.3g}, where the largest is "
-        f"{float(expected.abs().max()):.3g}{where}; signwise.pack_(model) leaves the model's code as it is"
+        f"{largest:.3g}{where}; signwise.pack_(model) leaves the model's code as it is"
     )
 
 
-def _outputs(model: nn.Module, examples: Tensor) -> Tensor:
-    outputs = run_example(model, examples)
-    while not isinstance(outputs, Tensor):  # a tuple, list or dict with one tensor
-        outputs = next(iter(outputs.values() if isinstance(outputs, dict) else outputs))
-    return outputs.clone()
+def _changed(example: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    if isinstance(example, Mapping):
+        return {name: change(part) for name, part in example.items()}
+    return tuple(change(part) for part in example)
 
 
-def _differ(outputs: Tensor, expected: Tensor) -> bool:
+def _telling(part: Tensor) -> Tensor:
+    """The example itself, or random numbers in the place of a constant, such as zeros, which shows little."""
+    if part.is_floating_point() and part.numel() > 1 and bool((part == part.flatten()[0]).all()):
+        return torch.randn(part.shape, generator=torch.Generator().manual_seed(0))
+    return part
+
+
+def _other(part: Tensor) -> Tensor:
+    return part[-1:].flip(-1) if part.dim() > 1 else part[-1:]
+
+
+def _run(program: Program, inputs: Inputs) -> list[Tensor]:
+    arrays = [part.numpy() for part in (inputs.values() if isinstance(inputs, Mapping) else inputs)]
+    found: Any = program(*arrays)
+    return [torch.from_numpy(part) for part in (found if isinstance(found, tuple) else (found,))]
+
+
+def _outputs(model: nn.Module, examples: Inputs) -> list[Tensor]:
+    """All tensors that the model returns, in tuples, lists, dicts or classes of them."""
+    outputs = run_example(model, examples if isinstance(examples, Mapping) else tuple(examples))
+    return [part.clone().float() for part in tree_leaves(outputs) if isinstance(part, Tensor)]
+
+
+def _differ(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    return any(_tensors_differ(found.float(), part) for found, part in zip(outputs, expected, strict=True))
+
+
+def _tensors_differ(outputs: Tensor, expected: Tensor) -> bool:
     if bool(torch.isfinite(outputs).all()) != bool(torch.isfinite(expected).all()):
         return True
     return bool(((outputs - expected).abs() > TOLERANCE * expected.abs().max().clamp_min(1e-6)).any())
 
 
-def _first_difference(model: nn.Module, draft: Draft, example: Tensor) -> str:
+def _first_difference(model: nn.Module, draft: Draft, example: Inputs) -> str:
     """The first module without parts whose output the program computes differently, in the program's order."""
     outputs: dict[str, Tensor] = {}
     hooks = [
@@ -96,7 +126,7 @@ def _first_difference(model: nn.Module, draft: Draft, example: Tensor) -> str:
         if not any(module.children())
     ]
     try:
-        run_example(model, example)
+        run_example(model, example if isinstance(example, Mapping) else tuple(example))
     finally:
         for hook in hooks:
             hook.remove()
@@ -105,6 +135,6 @@ def _first_difference(model: nn.Module, draft: Draft, example: Tensor) -> str:
         expected = outputs.get(name)
         if isinstance(expected, Tensor) and expected.shape[1:] == draft.shape(value):
             draft.output = value
-            if _differ(torch.from_numpy(draft.finish({})(example.numpy())), expected):
+            if _differ(_run(draft.finish({}), example), [expected]):
                 return f"; they part at {name or 'the model'}"
     return ""

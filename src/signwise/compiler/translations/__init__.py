@@ -1,0 +1,1 @@
+"""The translations of :mod:`signwise.compiler.translate`, one family per file."""
