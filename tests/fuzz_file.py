@@ -9,6 +9,7 @@ mutants that still load and are small enough are also run, with whatever kernels
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import json
 import random
@@ -21,9 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from signwise.errors import FormatError
+from signwise.errors import FormatError, SignwiseError
 from signwise.program import Program
 from signwise.program import operations as ops
+from signwise.program.checks import Input
 from signwise.program.operations import pack_signs
 
 # Numbers and texts that tend to break readers: limits, signs, wrong types, overflows.
@@ -95,6 +97,70 @@ def wide_program() -> Program:
     for name, shape in {"same": (24, 24, 3, 3), "half": (32, 24, 3, 3), "point": (16, 32, 1, 1)}.items():
         tensors[name] = pack_signs(np.where(generator.random(shape) < 0.5, -1, 1))
     return Program(input_shape=(3, 7, 6), ops=operations, tensors=tensors, output=8)
+
+
+def modern_program() -> Program:
+    """A small program of version 2 with every operation that came with it, tokens, and several inputs and outputs."""
+    generator = np.random.default_rng(0)
+
+    def floats(*shape: int) -> npt.NDArray[Any]:
+        return generator.standard_normal(shape).astype(np.float32)
+
+    def signs(*shape: int) -> npt.NDArray[Any]:
+        return pack_signs(np.where(generator.random(shape) < 0.5, -1, 1))
+
+    eight_bits = ops.Quantized(type="int8", scale=0.03125)
+    one_byte = ops.Quantized(type="int8", scale=1.0)
+    operations = (
+        ops.Embedding(inputs=(0,), weight="table", rows=9, width=8),  # 2: (6, 8)
+        ops.Constant(inputs=(), tensor="token", shape=(1, 8)),  # 3: (1, 8)
+        ops.Concat(inputs=(3, 2), axis=0),  # 4: (7, 8)
+        ops.Arithmetic(inputs=(4,), function="add", operand="positions", shape=(7, 8)),  # 5: (7, 8)
+        ops.Normalize(inputs=(5,), axes=(1,), epsilon=0.0009765625, scale="norm.scale", bias="norm.bias",
+                      out=eight_bits),  # 6: (7, 8)
+        ops.Dense(inputs=(6,), weight="qkv", bits=1, scale="qkv.scale", out_features=24, in_features=8),  # 7: (7, 24)
+        ops.Reshape(inputs=(7,), shape=(7, 3, 2, 4)),  # 8
+        ops.Transpose(inputs=(8,), axes=(1, 2, 0, 3)),  # 9: (3, 2, 7, 4)
+        ops.Slice(inputs=(9,), starts=(0, 0, 0, 0), stops=(1, 2, 7, 4), steps=(1, 1, 1, 1)),  # 10
+        ops.Slice(inputs=(9,), starts=(1, 0, 0, 0), stops=(3, 2, 7, 4), steps=(2, 1, 1, 1)),  # 11
+        ops.Attention(inputs=(10, 11, 11), scale=0.5, causal=True, mask="mask", mask_shape=(7, 7)),  # 12: (1, 2, 7, 4)
+        ops.Matmul(inputs=(12, 12), transpose_second=True, scale=0.5),  # 13: (1, 2, 7, 7)
+        ops.Softmax(inputs=(13,), axis=3, log=True),  # 14: (1, 2, 7, 7)
+        ops.Reduce(inputs=(14,), function="mean", axes=(0, 1)),  # 15: (7, 7)
+        ops.ArgMax(inputs=(15,), axis=1),  # 16: (7,)
+        ops.Activation(inputs=(1,), function="elu", numbers=(0.5, 1.0, 2.0), out=eight_bits),  # 17: (4, 5, 6)
+        ops.ConvTranspose(inputs=(17,), weight="up", bits=1, out_channels=6, kernel=(3, 3), stride=(2, 2),
+                          padding=(1, 1, 1, 1), output_padding=(1, 1), groups=2, bias="up.bias"),  # 18: (6, 10, 12)
+        ops.PRelu(inputs=(18,), slope="slope"),  # 19
+        ops.Resize(inputs=(19,), size=(5, 7), mode="bilinear", ratios=(2.0, 1.75)),  # 20: (6, 5, 7)
+        ops.Resize(inputs=(20,), size=(9, 7), mode="nearest", ratios=(0.5, 1.0)),  # 21: (6, 9, 7)
+        ops.Pad(inputs=(21,), before=(0, 1, 2), after=(0, 0, 1), mode="reflect"),  # 22: (6, 10, 10)
+        ops.Sign(inputs=(22,), threshold="slope", out=one_byte),  # 23
+        ops.AdaptivePool(inputs=(23,), size=(3, 4), function="average"),  # 24: (6, 3, 4)
+        ops.AdaptivePool(inputs=(24,), size=(2, 1), function="max"),  # 25: (6, 2, 1)
+        ops.Expand(inputs=(25,), shape=(6, 2, 3)),  # 26
+        ops.Arithmetic(inputs=(26, 25), function="multiply", relu=True),  # 27: (6, 2, 3)
+        ops.Normalize(inputs=(27,), axes=(0, 1, 2), epsilon=0.5, groups=3, per_channel=True, scale="slope"),  # 28
+        ops.Activation(inputs=(28,), function="gelu"),  # 29
+    )  # fmt: skip
+    tensors = {
+        "table": floats(9, 8), "token": floats(1, 8), "positions": floats(7, 8), "norm.scale": floats(8),
+        "norm.bias": floats(8), "qkv": signs(24, 8), "qkv.scale": floats(24), "mask": floats(7, 7),
+        "up": signs(6, 2, 3, 3), "up.bias": floats(6), "slope": floats(6),
+    }  # fmt: skip
+    inputs = [Input(shape=(6,), type="int32"), Input(shape=(4, 5, 6))]
+    return Program(inputs=inputs, ops=operations, tensors=tensors, outputs=(29, 16, 15))
+
+
+def random_inputs(program: Program, seed: int, count: int = 2) -> list[npt.NDArray[Any]]:
+    """Numbers for every input; tokens small enough for the table, and now and then one that is not."""
+    generator = np.random.default_rng(seed)
+    return [
+        generator.integers(0, 9 if seed % 7 else 12, (count, *given.shape)).astype(np.int32)
+        if given.type == "int32"
+        else generator.standard_normal((count, *given.shape)).astype(np.float32)
+        for given in program.inputs
+    ]
 
 
 def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
@@ -192,19 +258,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the counts go, as JSON")
     arguments = parser.parse_args()
     begun = time.perf_counter()
-    files, outcomes, slowest = [sample_program().encode(), wide_program().encode()], Counter[str](), 0.0
+    files = [program().encode() for program in (sample_program, wide_program, modern_program)]
+    outcomes, slowest = Counter[str](), 0.0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         started = time.perf_counter()
         try:
-            program = Program.decode(mutant(files[seed % 2], seed))
+            program = Program.decode(mutant(files[seed % 3], seed))
         except FormatError:
             outcomes["refused"] += 1
         else:
             outcomes["loaded"] += 1
             if arguments.run and is_small(program):
-                examples = np.random.default_rng(seed).standard_normal((2, *program.input_shape)).astype(np.float32)
-                with np.errstate(all="ignore"):
-                    program.run(examples, threads=1 + seed // 2 % 2)
+                with np.errstate(all="ignore"), contextlib.suppress(SignwiseError):  # a token beyond the table
+                    program.run(tuple(random_inputs(program, seed)), threads=1 + seed // 2 % 2)
                 outcomes["run"] += 1
         slowest = max(slowest, time.perf_counter() - started)
     print(

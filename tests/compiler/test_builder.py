@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from signwise.compiler.builder import Call, Constant, Draft, Padded, UnsupportedError, Value
+from signwise.compiler.builder import Call, Constant, Draft, Layout, UnsupportedError, Value
 from signwise.errors import FormatError
 from signwise.program import operations as ops
+from signwise.program.checks import Input
+
+VECTOR = Layout((1, 3), 0)
 
 
 def chain(*names: str) -> Draft:
@@ -57,7 +60,7 @@ def test_operations_whose_result_nothing_reads_are_left_out_and_numbers_become_d
 
 def test_tensors_are_named_by_module_and_attribute_and_numbered_where_that_repeats() -> None:
     draft = Draft((3,))
-    call = Call(draft, "norm", (3,))
+    call = Call(draft, "norm", (VECTOR,))
     first = call.affine(0, np.ones(3), np.zeros(3))
     draft.output = call.affine(first.number, np.full(3, 2.0), np.ones(3)).number
     program = draft.finish({})
@@ -70,7 +73,7 @@ def test_a_weight_that_two_calls_share_is_stored_once() -> None:
     draft = Draft((3,))
     weight = Constant(torch.tensor([[1.0, -1, 1], [1, 1, -1], [-1, 1, 1]]), "shared.weight", is_signs=True)
     for _ in range(2):
-        tensors = Call(draft, "shared", (3,)).layer_tensors(weight, None)
+        tensors = Call(draft, "shared", (VECTOR,)).layer_tensors(weight, None)
         draft.output = draft.add(ops.Dense(inputs=(draft.output,), out_features=3, in_features=3, **tensors), "shared")
     assert list(draft.finish({}).tensors) == ["shared.weight"]
 
@@ -80,12 +83,36 @@ def test_the_signs_of_a_binary_layer_are_no_numbers() -> None:
         Constant(torch.ones(2), "weight", is_signs=True).numbers()
 
 
-def test_a_call_refuses_what_is_neither_value_nor_constant() -> None:
-    call = Call(Draft((3, 4, 4)), "module", (3, 4, 4))
-    assert call.value(Value(0)) == 0
-    with pytest.raises(UnsupportedError, match="zeros around an image that no convolution follows"):
-        call.value(Padded(0, (1, 1, 1, 1)))
-    with pytest.raises(UnsupportedError, match="does not depend on the input"):
-        call.value(Constant(torch.ones(1), "constant"))
+def test_a_call_refuses_weights_that_depend_on_the_input_and_makes_values_of_constants() -> None:
+    draft = Draft((3,))
+    call = Call(draft, "module", (VECTOR,))
+    assert call.value(Value(0, VECTOR)) == 0
+    number = call.value(Constant(torch.ones(1, 3), "constant"))
+    assert isinstance(draft.ops[number], ops.Constant) and draft.shape(number) == (3,)
     with pytest.raises(UnsupportedError, match="weights depend on the input"):
-        call.constant(Value(0))
+        call.constant(Value(0, VECTOR))
+
+
+def test_a_layout_leaves_the_batch_out_wherever_it_is() -> None:
+    assert Layout((10, 1, 24), 1).shape == (10, 24) and Layout((10, 1, 24), 1).axis(-1) == 1
+    heads = Layout((4, 10, 6), 0)
+    assert heads.merged and heads.shape == (4, 10, 6) and heads.axes([-1, 1]) == (1, 2)
+    with pytest.raises(UnsupportedError, match="across the examples of a batch"):
+        heads.axis(0)
+
+
+def test_a_constant_beside_a_value_loses_the_dimension_of_the_batch() -> None:
+    assert Constant(torch.ones(1, 3), "c").example(VECTOR).shape == (3,)
+    assert Constant(torch.ones(3), "c").example(VECTOR).shape == (3,)
+    assert Constant(torch.ones(2, 3), "c", layout=VECTOR).example(VECTOR).shape == (3,)
+    with pytest.raises(UnsupportedError, match="other numbers for every example"):
+        Constant(torch.ones(2, 3), "c").example(VECTOR)
+
+
+def test_whole_numbers_become_float32_where_the_program_computes_with_them() -> None:
+    draft = Draft(Input(shape=(3,), type="int32"))
+    call = Call(draft, "module", (VECTOR,))
+    call.value(Value(0, VECTOR), whole_numbers=True)
+    assert draft.is_integer(0)
+    call.value(Value(0, VECTOR))
+    assert not draft.is_integer(0)

@@ -118,7 +118,12 @@ def test_an_example_without_examples_is_refused(shape: tuple[int, ...]) -> None:
         compile(nn.ReLU(), torch.zeros(shape))
 
 
-def test_several_inputs_are_refused() -> None:
-    pair: Any = (torch.zeros(1, 3), torch.zeros(1, 3))
-    with pytest.raises(sw.SignwiseError, match="example_input must be one tensor or array, got tuple"):
-        compile(nn.ReLU(), pair)
+def test_inputs_that_the_model_does_not_take_are_refused() -> None:
+    pair = (torch.zeros(1, 3), torch.zeros(1, 3))
+    with pytest.raises(sw.SignwiseError, match=r"the model does not take example_input, of shape \[1, 3\] float32"):
+        compile(nn.Linear(3, 2), pair)
+    with pytest.raises(sw.SignwiseError, match="all inputs must have as many examples"):
+        compile(nn.Linear(3, 2), (torch.zeros(1, 3), torch.zeros(2, 3)))
+    wrong: Any = [1, 2]
+    with pytest.raises(sw.SignwiseError, match="example_input must be a tensor or array, got list"):
+        compile(nn.Linear(3, 2), wrong)

@@ -131,10 +131,11 @@ def absorb_padding(draft: Draft, value: int) -> bool:
     if not isinstance(padding, ops.Pad) or padding.mode != "constant" or padding.value != 0:
         return False
     (front, top, left), (back, bottom, right) = padding.before, padding.after
-    around = tuple(map(sum, zip(conv.padding, (top, left, bottom, right), strict=True)))
+    own = conv.padding
+    around = (own[0] + top, own[1] + left, own[2] + bottom, own[3] + right)
     if front or back or max(around) > ops.LARGEST_WINDOW:
         return False
-    draft.put(value, replace(conv, inputs=(padding.inputs[0], *conv.inputs[1:]), padding=around))
+    _skip(draft, value, replace(conv, inputs=(padding.inputs[0], *conv.inputs[1:]), padding=around))
     return True
 
 
@@ -205,10 +206,10 @@ def simplify_moves(draft: Draft, value: int) -> bool:
         if not isinstance(before, ops.Transpose):
             return False
         axes = tuple(before.axes[axis] for axis in operation.axes)
-        draft.put(value, ops.Transpose(inputs=before.inputs, axes=axes))
+        _skip(draft, value, ops.Transpose(inputs=before.inputs, axes=axes))
         return True
     if isinstance(before, ops.Reshape | ops.Flatten):
-        draft.put(value, ops.Reshape(inputs=before.inputs, shape=draft.shape(value)))
+        _skip(draft, value, ops.Reshape(inputs=before.inputs, shape=draft.shape(value)))
         return True
     if isinstance(operation, ops.Reshape) and len(operation.shape) == 1 and len(draft.shape(source)) == 3:
         draft.put(value, ops.Flatten(inputs=operation.inputs))
@@ -225,7 +226,7 @@ def set_threshold(draft: Draft, value: int) -> bool:
     if not isinstance(shift, ops.Affine) or shift.relu or not (draft.tensors[shift.scale] == 1).all():
         return False
     threshold = draft.tensor("threshold", -draft.tensors[shift.bias])
-    draft.put(value, ops.Sign(inputs=shift.inputs, threshold=threshold))
+    _skip(draft, value, ops.Sign(inputs=shift.inputs, threshold=threshold))
     return True
 
 
@@ -238,6 +239,14 @@ RULES: tuple[Rule, ...] = (
 def _takes_affine(operation: ops.Operation) -> bool:
     """Whether the operation ends with its own scale and bias: neither ReLU nor residual follows."""
     return isinstance(operation, ops.Weighted | ops.Affine) and not operation.relu and len(operation.inputs) == 1
+
+
+def _skip(draft: Draft, value: int, operation: ops.Operation) -> None:
+    """Make ``value`` from what its source reads, and drop the source if nothing else reads it."""
+    source = draft.ops[value].inputs[0]
+    draft.put(value, operation)
+    if source not in draft.outputs and not any(source in other.inputs for other in draft.ops.values()):
+        draft.remove(source)
 
 
 def _merge(draft: Draft, source: int, value: int, merged: ops.Operation) -> None:

@@ -284,15 +284,15 @@ def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch:
 
 def _unknown(draft: Draft, node: fx.Node, batch: Any) -> Any:
     """Values in the place of what could not be translated, so that the search for obstacles goes on."""
-    result = node.meta.get("val")
+    result: Any = node.meta.get("val")
     made = []
     for part in result if isinstance(result, (tuple, list)) else [result]:
+        if not isinstance(part, Tensor):
+            continue
         try:
             layout = _layout(part, batch)
         except UnsupportedError:
             layout = Layout((1, *(int(size) for size in part.shape if not isinstance(size, torch.SymInt))), 0)
-        except AttributeError:
-            continue
         made.append(Value(draft.unknown(layout.shape), layout))
     return made if isinstance(result, (tuple, list)) else made[0] if made else result
 

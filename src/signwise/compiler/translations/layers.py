@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +73,9 @@ def _sides(padding: list[int] | str, kernel: list[int], dilation: tuple[int, int
         # As in PyTorch, an odd number of zeros leaves the extra one at the bottom and right.
         height, width = (spread * (size - 1) for spread, size in zip(dilation, kernel, strict=True))
         return height // 2, width // 2, height - height // 2, width - width // 2
+    if not isinstance(padding, str) and len(padding) == 4:
+        top, left, bottom, right = padding
+        return top, left, bottom, right
     height, width = (0, 0) if isinstance(padding, str) else pair(padding)
     return height, width, height, width
 
@@ -134,13 +139,8 @@ def packed_conv2d(
     """A layer of ``signwise.pack_``; its padding is top, left, bottom, right."""
     value = call.image(input)
     shape = (call.constant(bits).tensor.shape[0], call.draft.shape(value)[0] // groups, *kernel)
-    top, left, bottom, right = padding
     weight = _unpacked(call, bits, scale, shape)
-    layer = convolution(call, input=input, weight=weight, bias=bias, padding="valid", groups=groups, **geometry)
-    conv = call.draft.ops[layer.number]
-    assert isinstance(conv, ops.Conv)
-    call.draft.put(layer.number, replace(conv, padding=(top, left, bottom, right)))
-    return layer
+    return convolution(call, input=input, weight=weight, bias=bias, padding=padding, groups=groups, **geometry)
 
 
 def _unpacked(call: Call, bits: Known, scale: Known | None, shape: tuple[int, ...]) -> Constant:
@@ -232,7 +232,7 @@ def _first_channels(call: Call, known: Known) -> None:
         raise UnsupportedError("a norm whose channels do not follow the batch")
 
 
-LAYERS = {
+LAYERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("aten.conv2d.default", "aten.conv2d.padding", "aten.conv1d.default", "aten.conv1d.padding"), convolution
     ),

@@ -37,6 +37,8 @@ def same(call: Call, *, self: Known | None = None, input: Known | None = None, *
 
 def cast(call: Call, *, self: Known, dtype: torch.dtype | None = None, **_: object) -> Known:
     """Another type of number; tokens that become real numbers make the program read them as such."""
+    if dtype in (torch.float16, torch.bfloat16):
+        raise UnsupportedError(f"its result is {dtype}, not float32")
     if dtype is not None and dtype.is_floating_point:
         call.value(self)
     elif dtype == torch.bool:

@@ -1,0 +1,139 @@
+"""The networks that people have: compiled, saved and loaded they equal PyTorch, and with one bit they train."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import signwise as sw
+from signwise.program import Program
+from signwise.program import operations as ops
+
+spec = importlib.util.spec_from_file_location("networks", Path(__file__).with_name("networks.py"))
+assert spec is not None and spec.loader is not None
+networks = importlib.util.module_from_spec(spec)
+sys.modules["networks"] = networks
+spec.loader.exec_module(networks)
+NETWORKS: dict[str, Any] = networks.NETWORKS
+
+
+def relative_error(found: Any, expected: Any) -> float:
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_binary_network_equals_pytorch_after_a_few_steps_of_falling_loss(name: str, tmp_path: Path) -> None:
+    make, batch = NETWORKS[name]
+    torch.manual_seed(0)
+    model, x = make(), batch(8)
+    sw.binarize_(model, example_input=x[:2])
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    target = torch.randint(0, 2, model(x).shape[:-1]) if not x.is_floating_point() else torch.rand(model(x).shape)
+    losses = []
+    for _ in range(8):
+        y = model(x)
+        loss = F.mse_loss(y, target) if x.is_floating_point() else F.cross_entropy(y.flatten(0, -2), target.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0], losses
+
+    for module in model.modules():
+        if hasattr(module, "alpha"):
+            module.alpha.fill_(1.0)
+    model.eval()
+    assert sw.can_compile(model, x[:2]) == []
+    sw.compile(model, x[:2]).save(tmp_path / "net.sw")
+    program = Program.load(tmp_path / "net.sw")
+    assert any(isinstance(operation, ops.Weighted) and operation.bits == 1 for operation in program.ops)
+    expected = model(x).detach().numpy()
+    assert relative_error(program(x.numpy()), expected) < 1e-4
+    quantized = program.quantize(x.numpy())
+    assert any(operation.out is not None for operation in quantized.ops)
+    assert relative_error(quantized(x.numpy()), quantized.reference(x.numpy())) < 1e-3
+
+
+def test_every_obstacle_is_listed_at_once_with_module_operator_and_way_out() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sum, self.conv = Sums(), nn.Conv2d(3, 4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sort(self.sum(self.conv(x)), -1)[0]
+
+    class Sums(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.cumsum(-1)
+
+    obstacles = sw.can_compile(Odd(), torch.randn(1, 3, 8, 8))
+    assert [(found.module, found.operator) for found in obstacles] == [("sum", "cumsum"), ("", "sort")]
+    assert all("signwise.pack_" in found.way_out for found in obstacles)
+    assert "triangular matrix" in obstacles[0].way_out
+    with pytest.raises(sw.SignwiseError, match=r"(?s)2 parts of the model:.*cumsum in module 'sum'.*sort in the model"):
+        sw.compile(Odd(), torch.randn(1, 3, 8, 8))
+
+
+def test_an_example_that_the_model_does_not_take_is_named_as_the_reason() -> None:
+    with pytest.raises(sw.SignwiseError, match=r"the model does not take example_input, of shape \[2, 4, 8, 8\]"):
+        sw.compile(nn.Conv2d(3, 4, 3), torch.randn(2, 4, 8, 8))
+
+
+class Outputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(9, 4)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor | None]:
+        found = self.embed(tokens) * mask[:, :, None].float()
+        return {"hidden": found, "cache": None, "best": found.argmax(-1)}
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_several_inputs_and_outputs_keep_their_order_and_types(by_name: bool) -> None:
+    model, tokens, mask = Outputs().eval(), torch.randint(0, 9, (3, 5)), torch.ones(3, 5, dtype=torch.long)
+    mask[:, 3:] = 0
+    example: Any = {"mask": mask, "tokens": tokens} if by_name else (tokens, mask)
+    program = sw.compile(model, example)
+    assert [given.type for given in program.inputs] == ["int32", "float32"]
+    hidden, best = program(tokens.numpy(), mask.numpy())
+    expected = model(tokens, mask)
+    np.testing.assert_allclose(hidden, expected["hidden"].detach(), rtol=1e-6)
+    np.testing.assert_array_equal(best, expected["best"])
+    assert best.dtype == np.int32
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_pytorch_s_own_encoder_layer_compiles(norm_first: bool) -> None:
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=norm_first, activation="gelu").eval()
+    x = torch.randn(3, 5, 16)
+    program = sw.compile(layer, x)
+    assert relative_error(program(x.numpy()), layer(x).detach().numpy()) < 1e-5
+
+
+def test_binary_activations_become_signs_with_thresholds_in_one_byte() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), sw.BinaryActivation("learned", channels=8),
+        nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), sw.ShiftedPReLU(8), nn.Flatten(), nn.Linear(8 * 36, 4),
+    )  # fmt: skip
+    sw.binarize_(model)
+    nn.init.normal_(model.get_parameter("2.shift"))
+    model.eval()
+    x = torch.randn(4, 3, 6, 6)
+    program = sw.compile(model, x)
+    kinds = [operation.kind for operation in program.ops]
+    assert kinds == ["conv", "sign", "conv", "prelu", "affine", "flatten", "dense"]
+    assert relative_error(program(x.numpy()), model(x).detach().numpy()) < 1e-5
+    quantized = program.quantize(x.numpy())
+    assert quantized.ops[1].out == ops.Quantized(type="int8", scale=1.0)
+    assert relative_error(quantized(x.numpy()), model(x).detach().numpy()) < 1e-5, "signs lose nothing in 8 bits"
