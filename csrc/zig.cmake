@@ -14,12 +14,15 @@ elseif(CMAKE_MATCH_2 STREQUAL "windows")
   set(CMAKE_SYSTEM_NAME Windows)
   set(CMAKE_RC_COMPILER ${ZIG} rc)
 elseif(CMAKE_MATCH_2 STREQUAL "wasi")
-  set(CMAKE_SYSTEM_NAME WASI)
+  set(CMAKE_SYSTEM_NAME Generic)
 else()
   set(CMAKE_SYSTEM_NAME Linux)
 endif()
 set(CMAKE_CXX_COMPILER ${ZIG} c++)
-# Optimized from the first trial on: zig builds a C++ library per target and level, which takes minutes. The sanitizer
-# that zig would add to unoptimized builds is off.
-set(CMAKE_CXX_FLAGS_INIT "-target ${ZIG_TARGET} -O3 -fno-sanitize=undefined")
+# Optimized and stripped from the first trial on: zig builds a C++ library per target and set of options, which takes
+# minutes. The sanitizer that zig would add to unoptimized builds is off.
+set(CMAKE_CXX_FLAGS_INIT "-target ${ZIG_TARGET} -O3 -fno-sanitize=undefined -s")
+if(CMAKE_MATCH_2 STREQUAL "wasi")
+  string(APPEND CMAKE_CXX_FLAGS_INIT " -msimd128")
+endif()
 set(CMAKE_CXX_COMPILER_WORKS ON)
