@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup test test-fast test-integrations test-native test-aarch64 test-llama fuzz stress-threads stress-memory reliability kill-test lint \
-        quickstart render docs package clean
+        quickstart render docs package wheels wasm web test-web clean
 
 setup: $(VENV)/.installed
 
@@ -55,6 +55,28 @@ docs: setup
 # Build an sdist and a wheel, and try the wheel in an empty environment.
 package: setup
 	.ci/check_wheel
+
+# Wheels for Linux (glibc and musl), macOS and Windows, built here with zig and checked: tools/build_wheels.py.
+# PLATFORMS="manylinux-x86_64 ..." builds some of them; OLDER_ROOT names an older system, by debootstrap, to try them in.
+wheels: setup wasm
+	$(BIN)/python -m pip install --quiet ziglang auditwheel
+	$(BIN)/python -m tools.build_wheels --tests $(PLATFORMS)
+	$(BIN)/python -m tools.check_wheels $(if $(OLDER_ROOT),--root $(OLDER_ROOT))
+
+# The runtime for browsers, web/signwise.wasm: the portable kernels for WebAssembly with SIMD.
+wasm: setup
+	$(BIN)/python -c "import ziglang" 2> /dev/null || $(BIN)/python -m pip install --quiet ziglang
+	$(BIN)/python -m tools.build_web
+
+# The demo page, with every shipped network that it can show, at localhost:8000.
+web: wasm
+	$(BIN)/python -m tools.build_web --site build/site
+	$(BIN)/python -m http.server --directory build/site
+
+# The browser runtime in Node, the page in Chromium, exported ONNX in onnxruntime-web. Needs: apt-get install nodejs npm chromium
+test-web: wasm
+	npm install --silent --no-audit --no-fund --prefix build/web-test playwright-core onnxruntime-web
+	SIGNWISE_NODE_MODULES=$(CURDIR)/build/web-test/node_modules $(BIN)/python -m pytest tests/web tests/export/test_browser.py
 
 # The native tests without Python: a release build with warnings as errors, then with sanitizers.
 test-native:

@@ -16,6 +16,7 @@ _EXAMPLES = """examples:
   signwise export net.sw --to onnx --float-weights    the same with float32 weights, thirty times as large
   signwise export lenet5-mnist-1bit --to onnx -o digits.onnx
   signwise export net.sw --to c -o net                C99 for microcontrollers, in the folder net
+  signwise export net.sw --to wasm -o site            a folder for a web server: page, runtime and network
 """
 
 
@@ -102,4 +103,15 @@ def _c(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
     return [*lines, f"next: compile {arguments.name}.c and signwise_kernels.c, and call {arguments.name}_run"]
 
 
-TARGETS = {"onnx": Target(".onnx", _onnx), "c": Target("", _c)}
+def _wasm(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
+    from signwise import export
+
+    files = export.wasm({shipped.resolve(arguments.file).stem: program}, out)
+    total = sum(path.stat().st_size for path in files)
+    return [
+        f"{out}: {len(files)} files, {total:,} bytes",
+        f"next: python -m http.server --directory {out}, then open localhost:8000",
+    ]
+
+
+TARGETS = {"onnx": Target(".onnx", _onnx), "c": Target("", _c), "wasm": Target("-web", _wasm)}

@@ -3,6 +3,7 @@
 signwise.export.onnx(program, "net.onnx")
 signwise.export.c(program, "net/", examples)
 signwise.export.gguf(language_model, "model.gguf")
+signwise.export.wasm({"net": program}, "folder")
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
+from signwise.export.browser import wasm
 from signwise.export.c_source import Source, to_c
 from signwise.export.integer import Plan
 from signwise.export.integer_planner import integer_plan
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from signwise.export.gguf_file import GGUFReport
 
-__all__ = ["Plan", "Source", "c", "gguf", "integer_plan", "onnx", "to_c", "to_onnx"]
+__all__ = ["Plan", "Source", "c", "gguf", "integer_plan", "onnx", "to_c", "to_onnx", "wasm"]
 
 
 def onnx(
