@@ -21,6 +21,7 @@ RUN_ELSEWHERE = {
     "make setup": "done before the tests can run",
     "make lint": "run beside the tests in .ci/run",
     "make render": "tests/tools renders without writing",
+    "make docs": "run beside the tests in .ci/run",
     "make package": "run beside the tests in .ci/run",
     "make test-fast": "a part of make test",
     "make test-native": "run beside the tests in .ci/run",
