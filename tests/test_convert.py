@@ -597,3 +597,11 @@ def test_models_without_norms_train_by_default(name: str, with_example: bool) ->
         deployed = F.cross_entropy(model.eval()(inputs), labels).item()
     assert losses[0] < 3 and max(losses) < 4, "no step explodes"
     assert losses[-1] < 0.95 * losses[0] and deployed < losses[0]
+
+
+def test_the_tensors_behind_a_parametrized_weight_are_counted() -> None:
+    hooked = parametrizations.weight_norm(nn.Linear(8, 8))
+    model = nn.Sequential(nn.Linear(4, 8), hooked, nn.Linear(8, 8), nn.Linear(8, 2))
+    report = sw.binarize_(model, skip=[sw.first_and_last, "1"])
+    assert report.binary_weights == 64
+    assert report.binary_weights + report.float_weights == sum(p.numel() for p in model.parameters() if p.dim() > 1)

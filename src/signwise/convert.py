@@ -215,8 +215,6 @@ def _weights(modules: Modules) -> Iterator[tuple[str, nn.Module, str]]:
     for name, module in modules:
         if _is_layer(module):
             yield name, module, "weight"
-        if isinstance(module, parametrize.ParametrizationList):
-            continue
         for parameter, value in module._parameters.items():
             if value is None or isinstance(value, nn.UninitializedParameter) or value.dim() < 2:
                 continue
