@@ -53,7 +53,8 @@ def runtime(record: JsonObject) -> str:
             (
                 "damaged files, with AddressSanitizer and UBSan",
                 f"{found['files']:,} files",
-                f"{found['loaded']:,} loaded and run, {found['refused']:,} refused, no crash",
+                f"{found['loaded']:,} loaded and {found['run']:,} small enough of them run, "
+                f"{found['refused']:,} refused, no crash",
             )
         )
     if (found := parts.get("threads")) is not None:

@@ -16,7 +16,11 @@ from signwise.figures import save
 from signwise.figures.bars import bars_figure
 from signwise.reproduce.render import write_if_changed
 from signwise.reproduce.tables import Table
+<<<<<<< Updated upstream
 from tools import fine_tuning, platforms, readme, reliability, results, speed
+=======
+from tools import acceptance, fine_tuning, readme, reliability, results, speed
+>>>>>>> Stashed changes
 from tools.inference_records import JsonObject, read_records
 from tools.markers import filled
 
@@ -35,6 +39,7 @@ def pages(root: Path) -> dict[Path, str]:
         Path("docs/install.md"): {"wheels": platforms.wheels(recorded)},
         Path("docs/kernels.md"): {"kernels": kernels(recorded)},
         Path("docs/pack-and-ship.md"): {"activations": activations(recorded)},
+        Path("docs/acceptance.md"): acceptance.blocks(recorded),
         Path("docs/reliability.md"): reliability.blocks(recorded),
         Path("docs/results.md"): results.blocks(recorded),
         Path("docs/speed.md"): speed.blocks(inference),

@@ -1,0 +1,53 @@
+"""The block of ``docs/acceptance.md``: models from other packages, and what works with each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from signwise.reproduce.tables import Table
+from tools.inference_records import JsonObject
+
+HEADINGS = ("model", "binary", "SGDW: first → last loss", "AdamW", "packed", "compile", "failures")
+
+
+def blocks(recorded: Path) -> dict[str, str]:
+    """The page's blocks by name, from the records in a folder."""
+    path = recorded / "acceptance.json"
+    return {"models": models(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else "_Not recorded yet._"}
+
+
+def models(record: JsonObject) -> str:
+    """One row per model, and a line that counts them."""
+    found: dict[str, JsonObject] = record["models"]
+    rows = tuple(_row(name, entry) for name, entry in found.items())
+    table = Table(headings=HEADINGS, rows=rows, words=len(HEADINGS)).markdown()
+    packages = [f"{name} {version}" for name, version in record["versions"].items() if name not in ("python", "numpy")]
+    failing = sum(bool(entry["failures"]) for entry in found.values())
+    return (
+        f"{len(found)} models, {len(found) - failing} without a failure.\n\n{table}\n\n"
+        f"{record['date'][:10]}, {', '.join(packages)}: [the record](../results/acceptance.json)."
+    )
+
+
+def _row(name: str, entry: JsonObject) -> tuple[str, ...]:
+    share = f"{100 * entry['binary'] / entry['weights']:.0f} %" if "binary" in entry else "–"
+    packed = entry.get("packed_difference")
+    failures = "; ".join(f"{step}: {text.splitlines()[0][:90]}" for step, text in entry["failures"].items())
+    return (
+        name,
+        share,
+        _losses(entry, "SGDW"),
+        _losses(entry, "AdamW"),
+        "–" if packed is None else f"{packed:.0e}",
+        "–" if not entry.get("compile") else entry["compile"].split(":")[0],
+        failures.replace("|", "/") or "none",
+    )
+
+
+def _losses(entry: JsonObject, optimizer: str) -> str:
+    if optimizer not in entry:
+        return "–"
+    shown = " → ".join(f"{loss:.3g}" for loss in entry[optimizer])
+    plain = entry.get(f"{optimizer}, float")
+    return shown if plain is None else f"{shown} (float {' → '.join(f'{loss:.3g}' for loss in plain)})"
