@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 
-_INTEGRATIONS = {"lightning": "lightning", "huggingface": "transformers", "hub": "huggingface_hub"}
+_INTEGRATIONS = {
+    "lightning": "lightning",
+    "huggingface": "transformers",
+    "quantizer": "transformers",
+    "hub": "huggingface_hub",
+}
 
 collect_ignore = [
     f"src/signwise/integrations/{module}.py"

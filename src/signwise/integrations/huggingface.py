@@ -1,4 +1,4 @@
-"""A callback for Hugging Face's Trainer that drives binarization; it takes the number of steps from the trainer.
+"""A callback for Hugging Face's Trainer that drives binarization, and packed models for ``from_pretrained``.
 
     Trainer(model, args, callbacks=[BinarizationCallback(t_alpha=0.5)], ...).train()
 
@@ -23,6 +23,10 @@ except ModuleNotFoundError as error:
         raise
     message = f"signwise.integrations.huggingface needs transformers: {install('transformers')}"
     raise ImportError(message) from error
+
+from signwise.integrations.quantizer import SignwiseConfig, pack_pretrained_
+
+__all__ = ["BinarizationCallback", "SignwiseConfig", "pack_pretrained_"]
 
 
 class BinarizationCallback(TrainerCallback):

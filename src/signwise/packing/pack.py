@@ -127,7 +127,7 @@ def pack_(model: nn.Module) -> PackReport:
         weights += layer.weight.numel()
         bytes_before += layer.weight.nbytes
         bytes_packed += bits.nbytes
-        _become_packed_(layer, bits, None if deployed.scale is None else deployed.scale.detach())
+        become_packed_(layer, bits, None if deployed.scale is None else deployed.scale.detach())
     allow_fusing_(model)
     model.eval()
     return PackReport(tuple(name for name, _, _ in layers), weights, bytes_before, bytes_packed)
@@ -172,7 +172,7 @@ def load_packed_(model: nn.Module, state: Mapping[str, Tensor] | str | PathLike[
         weights += weight.numel()
         bytes_before += weight.nbytes
         bytes_packed += bits.nbytes
-        _become_packed_(layer, bits, None if scale is None else scale.to(device, copy=True))
+        become_packed_(layer, bits, None if scale is None else scale.to(device, copy=True))
     model.load_state_dict(stored, strict=True, assign=is_meta)
     allow_fusing_(model)
     model.eval()
@@ -184,7 +184,8 @@ def _bits(layer: BinaryLayer, signs: Tensor) -> Tensor:
     return pack_signs(layer.filters_first(signs).contiguous() if transposed else signs)
 
 
-def _become_packed_(layer: nn.Module, bits: Tensor, scale: Tensor | None) -> None:
+def become_packed_(layer: nn.Module, bits: Tensor, scale: Tensor | None) -> None:
+    """Turn a float or binary layer into the packed one of its class, with these bits and scales."""
     packed: type[Any] | None = packed_class(type(layer))
     assert packed is not None
     # As binarize_ does: every hook and every reference to the layer stays valid.
