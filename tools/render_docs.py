@@ -16,11 +16,7 @@ from signwise.figures import save
 from signwise.figures.bars import bars_figure
 from signwise.reproduce.render import write_if_changed
 from signwise.reproduce.tables import Table
-<<<<<<< Updated upstream
-from tools import fine_tuning, platforms, readme, reliability, results, speed
-=======
-from tools import acceptance, fine_tuning, readme, reliability, results, speed
->>>>>>> Stashed changes
+from tools import acceptance, fine_tuning, platforms, readme, reliability, results, speed
 from tools.inference_records import JsonObject, read_records
 from tools.markers import filled
 
