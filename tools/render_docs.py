@@ -16,7 +16,7 @@ from signwise.figures import save
 from signwise.figures.bars import bars_figure
 from signwise.reproduce.render import write_if_changed
 from signwise.reproduce.tables import Table
-from tools import acceptance, fine_tuning, platforms, readme, reliability, results, speed
+from tools import acceptance, exports, fine_tuning, platforms, readme, reliability, results, speed
 from tools.inference_records import JsonObject, read_records
 from tools.markers import filled
 
@@ -33,6 +33,8 @@ def pages(root: Path) -> dict[Path, str]:
         Path("docs/browser.md"): {"browser": platforms.browser(recorded)},
         Path("docs/fine-tune.md"): fine_tuning.blocks(recorded, MISSING),
         Path("docs/install.md"): {"wheels": platforms.wheels(recorded)},
+        Path("docs/export-onnx.md"): {"onnx": exports.onnx(recorded)},
+        Path("docs/microcontrollers.md"): {"microcontrollers": exports.microcontrollers(recorded)},
         Path("docs/kernels.md"): {"kernels": kernels(recorded)},
         Path("docs/pack-and-ship.md"): {"activations": activations(recorded)},
         Path("docs/acceptance.md"): acceptance.blocks(recorded),
