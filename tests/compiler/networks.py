@@ -162,7 +162,7 @@ class ViT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.patches(x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.token.expand(len(x), -1, -1), tokens], 1) + self.position
+        tokens = torch.cat([self.token.expand(x.shape[0], -1, -1), tokens], 1) + self.position
         found: Tensor = self.head(self.norm(self.blocks(tokens))[:, 0])
         return found
 

@@ -12,6 +12,7 @@ verify.py       refuses a program whose outputs are not the model's
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, Union
 
@@ -78,7 +79,8 @@ def compile(  # noqa: A001 - the name that users know from PyTorch
         raise SignwiseError(f"activations must be 'float32' or 'int8', got {activations!r}")
     if activations == "int8" and calibrate is None:
         raise SignwiseError("activations='int8' needs calibrate=, a batch of typical inputs to choose scales on")
-    model, example = unwrapped(model), _inputs(example_input)
+    model = unwrapped(model)
+    example = _inputs(model, example_input)
     plain, scales = evaluation_form(model)
     draft = trace_model(plain, scales, example)
     fuse_(draft)
@@ -111,7 +113,7 @@ def can_compile(model: nn.Module, example_input: Examples) -> list[Obstacle]:
     """
     obstacles: list[Obstacle] = []
     plain, scales = evaluation_form(unwrapped(model))
-    trace_model(plain, scales, _inputs(example_input), obstacles)
+    trace_model(plain, scales, _inputs(plain, example_input), obstacles)
     return obstacles
 
 
@@ -142,10 +144,12 @@ def evaluation_form(model: nn.Module) -> tuple[nn.Module, dict[str, Tensor | Non
     return copied, scales
 
 
-def _inputs(example_input: Examples) -> Inputs:
-    """The example as tensors on the CPU, one per input, by position or by keyword."""
+def _inputs(model: nn.Module, example_input: Examples) -> Inputs:
+    """The example as tensors on the CPU, one per input, by position or by keyword in the order of the arguments."""
     if isinstance(example_input, Mapping):
-        named = {name: _tensor(f"example_input[{name!r}]", part) for name, part in example_input.items()}
+        arguments = list(inspect.signature(model.forward).parameters)
+        names = sorted(example_input, key=lambda name: arguments.index(name) if name in arguments else len(arguments))
+        named = {name: _tensor(f"example_input[{name!r}]", example_input[name]) for name in names}
         _same_length(list(named.values()))
         return named
     if isinstance(example_input, tuple):

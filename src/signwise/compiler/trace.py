@@ -162,6 +162,8 @@ def _export(model: nn.Module, example: Inputs) -> torch.export.ExportedProgram:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
             _refuse_example(model, example, reason)
+            if "Constraints violated" in reason:
+                reason = "its code fixes the size of the batch, as len(x) does; write x.shape[0] instead"
             raise SignwiseError(f"torch.export cannot read this model ({reason}); {WAY_OUT}") from error
 
 
