@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from signwise.activations import BinaryActivation, ShiftedPReLU
     from signwise.bwnh import bwnh_
     from signwise.compiler import can_compile, compile  # noqa: A004 - the name that users know from PyTorch
+    from signwise.compiler.decoder import compile_decoder
     from signwise.convert import binarize_, fan_in_scale, first_and_last, last
     from signwise.diagnose import flip_ratio, health, refuse_nonfinite, relative_step, signs_of
     from signwise.errors import DataError, FormatError, SignwiseError
+    from signwise.generation import Generator
     from signwise.layers import (
         BinaryConv1d,
         BinaryConv2d,
@@ -68,8 +70,10 @@ _HOMES = {
     "activations": ("BinaryActivation", "ShiftedPReLU"),
     "bwnh": ("bwnh_",),
     "compiler": ("can_compile", "compile"),
+    "compiler.decoder": ("compile_decoder",),
     "convert": ("binarize_", "fan_in_scale", "first_and_last", "last"),
     "errors": ("DataError", "FormatError", "SignwiseError"),
+    "generation": ("Generator",),
     "diagnose": ("flip_ratio", "health", "refuse_nonfinite", "relative_step", "signs_of"),
     "layers": (
         "BinaryConv1d",
@@ -143,6 +147,7 @@ __all__ = [
     "Decay",
     "Deployed",
     "FormatError",
+    "Generator",
     "GroupTransform",
     "IRNet",
     "LinearDecay",
@@ -168,6 +173,7 @@ __all__ = [
     "bwnh_",
     "can_compile",
     "compile",
+    "compile_decoder",
     "datasets",
     "export",
     "fan_in_scale",

@@ -29,6 +29,7 @@ COMMANDS = (
     "export",
     "inspect",
     "bench",
+    "generate",
     "reproduce",
     "plot",
     "report",
