@@ -12,13 +12,15 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shutil
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from corpus import batch_of, read_corpus, split, windows
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 
@@ -33,6 +35,7 @@ METHODS: dict[str, sw.Method | None] = {
     "ternary": sw.Ternary(),
 }
 VALIDATION = 128  # windows
+HELD_OUT = 20  # one part in so many, the last, is kept for validation
 
 
 def arguments() -> argparse.Namespace:
@@ -51,6 +54,37 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bfloat16", action="store_true", help="mixed precision")
     parser.add_argument("--shard", action="store_true", help="FSDP2: each process keeps a part of weights and moments")
     return parser.parse_args()
+
+
+def read_corpus(files: Sequence[Path]) -> bytes:
+    """The bytes of the files, joined; without files, the King James Bible (1611, in the public domain)."""
+    if files:
+        return b"\n".join(file.read_bytes() for file in files)
+    if shutil.which("bible") is None:
+        raise SystemExit(
+            "no text given: name text files, or install one to train on (Debian: apt-get install bible-kjv)"
+        )
+    return subprocess.run(["bible", "-f", "Gen1:1-Rev22:21"], capture_output=True, check=True).stdout
+
+
+def split(corpus: bytes) -> tuple[Tensor, Tensor]:
+    """Tokens to train on and to validate on: one token per byte."""
+    tokens = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
+    kept = len(tokens) - len(tokens) // HELD_OUT
+    return tokens[:kept], tokens[kept:]
+
+
+def batch_of(tokens: Tensor, step: int, seed: int, count: int, length: int) -> Tensor:
+    """``count`` windows of ``length + 1`` tokens; a function of seed and step, so that a resumed run sees the same."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
+    starts = torch.randint(len(tokens) - length - 1, (count,), generator=generator)
+    return torch.stack([tokens[start : start + length + 1] for start in starts]).long()
+
+
+def windows(tokens: Tensor, count: int, length: int) -> Tensor:
+    """``count`` windows spread evenly over the tokens."""
+    starts = torch.linspace(0, len(tokens) - length - 1, count).long()
+    return torch.stack([tokens[start : start + length + 1] for start in starts]).long()
 
 
 def bits_per_byte(scores: Tensor, tokens: Tensor) -> Tensor:
@@ -83,7 +117,7 @@ def main() -> None:
         # Half of the steps for α, and ζ rises over the second half: relaxed weights start far from binary.
         schedule = sw.BinarizationSchedule(options.steps, t_alpha=0.5, zeta=(1.0, 6.0), zeta_ramp=0.5)
         sw.attach(optimizer, model, schedule, decay=decay)
-    scheduler = None if method is not None else torch.optim.lr_scheduler.LambdaLR(optimizer, decay.learning_rate)
+    scheduler = None if method is not None else torch.optim.lr_scheduler.LambdaLR(optimizer, decay.learning_rate_factor)
     options.out.mkdir(parents=True, exist_ok=True)
     checkpoint = options.out / "checkpoint.pt"
     start = load(checkpoint, model, optimizer, scheduler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 
 import numpy as np
@@ -29,7 +29,7 @@ class Generator:
         self.context = self.program.inputs[2].shape[1]
         self._session = self.program.session(threads)
 
-    def scores(self, tokens: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
+    def scores(self, tokens: Iterable[int]) -> Iterator[npt.NDArray[np.float32]]:
         """For each token, the scores of the one that follows it.
 
         Args:

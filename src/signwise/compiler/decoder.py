@@ -62,6 +62,9 @@ def compile_decoder(model: nn.Module, context: int | None = None, about: Mapping
 class TokenStep(nn.Module):
     """The model's pass over one token, given the keys and values of those before it."""
 
+    frequencies: Tensor
+    places: Tensor
+
     def __init__(self, model: nn.Module, config: Any, context: int) -> None:
         super().__init__()
         self.inner = model
@@ -108,4 +111,5 @@ class TokenStep(nn.Module):
 
     def _heads(self, projected: Tensor, heads: int) -> Tensor:
         """(batch, 1, heads · width) -> (batch, heads, 1, width)"""
-        return projected.unflatten(2, (heads, self.width)).transpose(1, 2)
+        split: Tensor = projected.unflatten(2, (heads, self.width)).transpose(1, 2)
+        return split
