@@ -162,7 +162,7 @@ def test_the_cases_have_every_operation_with_an_integer_form() -> None:
 @needs_gcc
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in sw.shipped.names() if "mnist" in name])
-def test_shipped_networks_give_the_same_integers_on_all_of_mnist(name: str, tmp_path: Path) -> None:
+def test_c_gives_the_integers_of_shipped_networks_of_the_tiny_one_on_all_of_mnist(name: str, tmp_path: Path) -> None:
     data, program = sw.datasets.load("mnist"), Program.load(name)
     plan = integer_plan(program, data.train_images[:64])
     library = Library(plan, to_c(plan), tmp_path, sanitize=False)
