@@ -58,7 +58,8 @@ def test_no_train_records_finished_runs_and_trains_nothing(
     command = ["reproduce", "all", "--budget", "cpu", "--no-train", "--records", "elsewhere", "--out", "tables"]
     assert main(command) == 0
     assert not Path("elsewhere").exists()
-    train = ["train", "lenet5-mnist", "--epochs", "1", "--batch-size", "20", "--threads", "1", "--no-tensorboard"]
+    sizes = ["--epochs", "1", "--batch-size", "20", "--t-alpha", "0.9"]  # of the experiment; short runs take 0.5
+    train = ["train", "lenet5-mnist", *sizes, "--threads", "1", "--no-tensorboard"]
     assert main([*train, "--data", str(digits), "--out", "runs/mine"]) == 0
     assert main(command) == 0
     assert "0: best error" in capsys.readouterr().out

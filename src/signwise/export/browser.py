@@ -12,7 +12,6 @@ from os import PathLike
 from pathlib import Path
 
 import signwise
-from signwise.datasets import DATASETS
 from signwise.errors import SignwiseError
 from signwise.program.file import write_file
 from signwise.program.program import Program
@@ -63,6 +62,8 @@ def web_folder() -> Path:
 
 def _listed(name: str, program: Program) -> dict[str, object]:
     """What the page needs to know about a program beside its file."""
+    from signwise.datasets import DATASETS  # not at the top: engines of the benchmark import this package too
+
     listed: dict[str, object] = {"file": f"{name}.sw", "title": name}
     dataset = DATASETS.get(program.about.get("dataset", ""))
     if dataset is not None:
