@@ -99,7 +99,7 @@ def test_an_estimate_is_called_one_and_a_count_names_the_size_of_the_file() -> N
 
 
 def test_a_model_that_cannot_be_compiled_can_still_be_estimated() -> None:
-    model = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 2))
-    with pytest.raises(sw.SignwiseError, match="gelu"):
-        sw.summary(model, torch.zeros(1, 8))
-    assert sw.summary(model).bytes_packed == 4 * (8 * 8 + 8 + 8 * 2 + 2)
+    model = nn.Sequential(nn.Conv3d(1, 2, 2), nn.Flatten(), nn.Linear(16, 2))
+    with pytest.raises(sw.SignwiseError, match="conv3d"):
+        sw.summary(model, torch.zeros(1, 1, 3, 3, 3))
+    assert sw.summary(model).bytes_packed == 4 * (2 * 8 + 2 + 16 * 2 + 2)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import signwise.cli
+from signwise.invocation import command
 from signwise.training import checkpoint
 from signwise.training.run_folder import read_config
 
@@ -106,9 +107,9 @@ def test_ctrl_c_and_sigterm_stop_cleanly_with_a_checkpoint_and_the_command_to_re
         process.send_signal(number)
         _, complaints = process.communicate(timeout=60)
         assert process.returncode == 128 + number, complaints
-        assert complaints.startswith(
-            f"stopped after step {steps_done(folder)}; resume with: signwise train lenet5-mnist"
-        )
+        last = complaints.splitlines()[-1]
+        assert last.startswith(f"stopped after step {steps_done(folder)}; resume with: ")
+        assert f"{command()} train lenet5-mnist" in last
         assert complaints.endswith("--resume\n") and steps_done(folder) > 0
 
 

@@ -46,7 +46,7 @@ class BinaryModelHubMixin(PyTorchModelHubMixin, **_ABOUT):
     ``from_pretrained`` builds the model from the arguments in ``config.json`` and loads either.
 
     Example:
-        >>> import signwise as sw, tempfile
+        >>> import contextlib, io, signwise as sw, tempfile
         >>> class Net(nn.Module, BinaryModelHubMixin):
         ...     def __init__(self, width: int = 8) -> None:
         ...         super().__init__()
@@ -54,7 +54,7 @@ class BinaryModelHubMixin(PyTorchModelHubMixin, **_ABOUT):
         ...         sw.binarize_(self.layers, skip=sw.last)
         >>> model = Net(width=16)
         >>> _ = sw.pack_(model)
-        >>> with tempfile.TemporaryDirectory() as folder:
+        >>> with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         ...     model.save_pretrained(folder)
         ...     again = Net.from_pretrained(folder)
         >>> bool(torch.equal(again.layers[0].bits, model.layers[0].bits))

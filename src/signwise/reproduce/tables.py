@@ -37,6 +37,7 @@ NETWORKS = {
     "resnet18": "ResNet-18",
     "resnet20": "ResNet-20",
     "wrn28_10": "WRN-28-10",
+    "tiny_cnn": "Tiny CNN",
 }
 _METHODS = {
     "group_transform": "this method",
