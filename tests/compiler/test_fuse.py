@@ -14,7 +14,7 @@ from signwise.compiler.fuse import (
     fuse_,
     fuse_relu,
     fuse_residual,
-    move_before_max_pool,
+    move_towards_layer,
     name_global_pool,
 )
 from signwise.program import operations as ops
@@ -167,14 +167,14 @@ def test_a_value_added_to_itself_stays_an_addition(sketch: Sketch) -> None:
 
 def test_a_positive_affine_moves_before_a_max_pool_and_into_the_layer(sketch: Sketch) -> None:
     value = sketch.affine(sketch.pool(sketch.conv(0)), positive=True)
-    assert move_before_max_pool(sketch.draft, value)
+    assert move_towards_layer(sketch.draft, value)
     assert sketch.kinds() == ["conv", "affine", "maxpool"]
     assert fused(sketch) == ["conv", "maxpool"]
 
 
 def test_an_affine_with_a_negative_scale_stays_behind_a_max_pool(sketch: Sketch) -> None:
     value = sketch.affine(sketch.pool(sketch.conv(0)))
-    assert not move_before_max_pool(sketch.draft, value) and fused(sketch) == ["conv", "maxpool", "affine"]
+    assert not move_towards_layer(sketch.draft, value) and fused(sketch) == ["conv", "maxpool", "affine"]
 
 
 def test_a_relu_moves_before_a_max_pool_and_into_the_layer(sketch: Sketch) -> None:
@@ -183,7 +183,7 @@ def test_a_relu_moves_before_a_max_pool_and_into_the_layer(sketch: Sketch) -> No
 
 
 def test_nothing_moves_before_a_max_pool_of_the_input(sketch: Sketch) -> None:
-    assert not move_before_max_pool(sketch.draft, sketch.relu(sketch.pool(0)))
+    assert not move_towards_layer(sketch.draft, sketch.relu(sketch.pool(0)))
 
 
 def test_a_flattened_mean_of_the_whole_image_is_a_global_pool(sketch: Sketch) -> None:

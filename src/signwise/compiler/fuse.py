@@ -87,25 +87,29 @@ def fuse_residual(draft: Draft, value: int) -> bool:
     return False
 
 
-def move_before_max_pool(draft: Draft, value: int) -> bool:
+def move_towards_layer(draft: Draft, value: int) -> bool:
+    """An affine map or ReLU behind a max pool or a reshape goes in front of it, next to the layer that takes it in."""
     mover = draft.ops[value]
     if not isinstance(mover, ops.Affine | ops.Relu) or not draft.has_one_reader(mover.inputs[0]):
         return False
-    pooled = mover.inputs[0]
-    pool = draft.ops[pooled]
-    if not isinstance(pool, ops.MaxPool) or not draft.has_one_reader(pool.inputs[0]):
+    middle = mover.inputs[0]
+    between = draft.ops[middle]
+    if not isinstance(between, ops.MaxPool | ops.Reshape) or not draft.has_one_reader(between.inputs[0]):
         return False
-    source = pool.inputs[0]
+    source = between.inputs[0]
     before = draft.ops[source]
-    if isinstance(mover, ops.Affine):
+    if isinstance(mover, ops.Relu):
+        welcome = isinstance(before, ENDS_IN_RELU) and not before.relu
+    elif isinstance(between, ops.MaxPool):
         welcome = _takes_affine(before) and bool((draft.tensors[mover.scale] > 0).all())
     else:
-        welcome = isinstance(before, ENDS_IN_RELU) and not before.relu
+        same_channels = draft.shape(source)[:1] == between.shape[:1] and not isinstance(before, ops.Dense)
+        welcome = _takes_affine(before) and same_channels
     if not welcome:
         return False
-    draft.put(pooled, replace(mover, inputs=(source,)))
-    draft.put(value, replace(pool, inputs=(pooled,)))
-    draft.names[pooled], draft.names[value] = draft.names[value], draft.names[pooled]
+    draft.put(middle, replace(mover, inputs=(source,)))
+    draft.put(value, replace(between, inputs=(middle,)))
+    draft.names[middle], draft.names[value] = draft.names[value], draft.names[middle]
     return True
 
 
@@ -166,29 +170,6 @@ def fold_operand(draft: Draft, value: int) -> bool:
     return True
 
 
-def move_before_reshape(draft: Draft, value: int) -> bool:
-    mover = draft.ops[value]
-    if not isinstance(mover, ops.Affine | ops.Relu) or not draft.has_one_reader(mover.inputs[0]):
-        return False
-    reshaped = mover.inputs[0]
-    reshape = draft.ops[reshaped]
-    if not isinstance(reshape, ops.Reshape) or not draft.has_one_reader(reshape.inputs[0]):
-        return False
-    source = reshape.inputs[0]
-    before = draft.ops[source]
-    if isinstance(mover, ops.Affine):
-        welcome = _takes_affine(before) and draft.shape(source)[:1] == reshape.shape[:1]
-        welcome = welcome and not isinstance(before, ops.Dense)
-    else:
-        welcome = isinstance(before, ENDS_IN_RELU) and not before.relu
-    if not welcome:
-        return False
-    draft.put(reshaped, replace(mover, inputs=(source,)))
-    draft.put(value, replace(reshape, inputs=(reshaped,)))
-    draft.names[reshaped], draft.names[value] = draft.names[value], draft.names[reshaped]
-    return True
-
-
 def simplify_moves(draft: Draft, value: int) -> bool:
     """Reshapes of reshapes and transpositions of transpositions; to a vector, a reshape of an image is a flatten."""
     operation = draft.ops[value]
@@ -231,8 +212,8 @@ def set_threshold(draft: Draft, value: int) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    simplify_moves, absorb_padding, move_before_max_pool, move_before_reshape, fold_affine, fold_operand, fuse_relu,
-    fuse_residual, name_global_pool, set_threshold,
+    simplify_moves, absorb_padding, move_towards_layer, fold_affine, fold_operand, fuse_relu, fuse_residual,
+    name_global_pool, set_threshold,
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from signwise.program.program import Program
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from signwise.export.gguf_file import GGUFReport
+    from signwise.export.gguf_file import gguf
 
 __all__ = ["Plan", "Source", "c", "gguf", "integer_plan", "onnx", "to_c", "to_onnx", "wasm"]
 
@@ -116,31 +116,9 @@ def _compiled(program: Union[Program, nn.Module], example_input: Union[Tensor, n
     return compile_model(program, example_input)
 
 
-def gguf(
-    model: nn.Module,
-    path: str | PathLike[str],
-    *,
-    tokenizer: object | None = None,
-    name: str | None = None,
-    embeddings: str = "Q8_0",
-) -> GGUFReport:
-    """Write a language model as a GGUF file: llama.cpp runs it with one bit per weight of its binary layers (Q1_0).
+def __getattr__(name: str) -> Any:
+    if name == "gguf":  # needs PyTorch, which exporting a program does not
+        from signwise.export.gguf_file import gguf
 
-    Args:
-        model: a trained ``signwise.models.llama``, or a Llama, Qwen2 or Qwen3 model of ``transformers``, binarized or
-            not. Binary layers need a multiple of 128 inputs, and a scale per output or per block of 128 inputs.
-        path: the file, which should end in ``.gguf``.
-        tokenizer: the fast, byte-level tokenizer of ``transformers`` that the model was trained with; ``None`` for a
-            model of bytes.
-        name: the model's name in the file.
-        embeddings: the type of float matrices: ``"Q8_0"`` (8 bits), ``"F16"`` or ``"F32"``.
-
-    Returns:
-        What the file holds.
-
-    Raises:
-        SignwiseError: the model has another shape, a layer does not fit the format, or the ``gguf`` package is missing.
-    """
-    from signwise.export.gguf_file import write_gguf
-
-    return write_gguf(model, path, tokenizer=tokenizer, name=name, embeddings=embeddings)
+        return gguf
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -67,7 +67,7 @@ class GGUFReport:
         return f"{self.path}: {self.bytes:,} bytes, {weights}"
 
 
-def write_gguf(
+def gguf(
     model: nn.Module,
     path: str | PathLike[str],
     *,
@@ -75,8 +75,24 @@ def write_gguf(
     name: str | None = None,
     embeddings: str = "Q8_0",
 ) -> GGUFReport:
-    """Write the file; see :func:`signwise.export.gguf`."""
-    gguf = _library()
+    """Write a language model as a GGUF file: llama.cpp runs it with one bit per weight of its binary layers (Q1_0).
+
+    Args:
+        model: a trained ``signwise.models.llama``, or a Llama, Qwen2 or Qwen3 model of ``transformers``, binarized or
+            not. Binary layers need a multiple of 128 inputs, and a scale per output or per block of 128 inputs.
+        path: the file, which should end in ``.gguf``.
+        tokenizer: the fast, byte-level tokenizer of ``transformers`` that the model was trained with; ``None`` for a
+            model of bytes.
+        name: the model's name in the file.
+        embeddings: the type of float matrices: ``"Q8_0"`` (8 bits), ``"F16"`` or ``"F32"``.
+
+    Returns:
+        What the file holds.
+
+    Raises:
+        SignwiseError: the model has another shape, a layer does not fit the format, or the ``gguf`` package is missing.
+    """
+    library = _library()
     if embeddings not in ("Q8_0", "F16", "F32"):
         raise SignwiseError(f"embeddings must be 'Q8_0', 'F16' or 'F32', got {embeddings!r}")
     config = _config(model)
@@ -84,10 +100,10 @@ def write_gguf(
     tensors = list(_tensors(model, config, embeddings))
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "model.gguf"
-        writer = gguf.GGUFWriter(written, config.architecture)
-        _write_metadata(writer, config, words, name or type(model).__name__, gguf)
+        writer = library.GGUFWriter(written, config.architecture)
+        _write_metadata(writer, config, words, name or type(model).__name__, library)
         for tensor in tensors:
-            writer.add_tensor(tensor.name, tensor.rows, raw_dtype=gguf.GGMLQuantizationType[tensor.type])
+            writer.add_tensor(tensor.name, tensor.rows, raw_dtype=library.GGMLQuantizationType[tensor.type])
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
