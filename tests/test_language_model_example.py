@@ -29,6 +29,11 @@ def command(folder: Path, processes: int) -> list[str]:
     return [sys.executable, *launch, str(EXAMPLE), str(text), "--out", str(folder), *settings, *shard]
 
 
+def train(folder: Path, processes: int) -> None:
+    done = subprocess.run(command(folder, processes), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def loss_of(folder: Path) -> float:
     return float(json.loads((folder / "record.json").read_text())["bits_per_byte"])
 
@@ -36,7 +41,7 @@ def loss_of(folder: Path) -> float:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_killed_run_resumes_to_the_same_loss(processes: int, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(command(whole, processes), check=True, capture_output=True, timeout=300)
+    train(whole, processes)
     running = subprocess.Popen(command(killed, processes), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
     while not (killed / "checkpoint.pt").exists() and running.poll() is None:
@@ -44,6 +49,6 @@ def test_a_killed_run_resumes_to_the_same_loss(processes: int, tmp_path: Path) -
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL if processes == 1 else signal.SIGTERM)
     running.wait(timeout=60)
-    subprocess.run(command(killed, processes), check=True, capture_output=True, timeout=300)
+    train(killed, processes)
     assert loss_of(killed) == loss_of(whole)
     assert (killed / "model.gguf").read_bytes() == (whole / "model.gguf").read_bytes()

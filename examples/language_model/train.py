@@ -10,6 +10,7 @@ validation loss in bits per byte, with everything that it depends on.
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import os
 import shutil
@@ -20,9 +21,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# Imported before a process group exists: its functions would keep the group, and its threads, alive to the end.
+import torch.distributed.nn.functional
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.fsdp import fully_shard
 
 import signwise as sw
 from signwise.atomic import atomic_write
@@ -93,10 +98,17 @@ def bits_per_byte(scores: Tensor, tokens: Tensor) -> Tensor:
 
 def main() -> None:
     options = arguments()
-    several = "RANK" in os.environ
-    if several:
-        dist.init_process_group("gloo")
-    rank, size = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
+    if "RANK" not in os.environ:
+        train(options, rank=0, size=1)
+        return
+    dist.init_process_group("gloo")
+    train(options, dist.get_rank(), dist.get_world_size())
+    # A sharded model refers to its group in a cycle; threads of a group that is left at exit abort the process.
+    gc.collect()
+    dist.destroy_process_group()
+
+
+def train(options: argparse.Namespace, rank: int, size: int) -> None:
     torch.manual_seed(options.seed)
     train_tokens, test_tokens = split(read_corpus(options.text))
     config = sw.models.LlamaConfig(
@@ -137,13 +149,9 @@ def main() -> None:
             if rank == 0:
                 print(f"step {step + 1}/{options.steps}  {loss.item():.3f} bits per byte", flush=True)
     finish(model, test_tokens, options, rank)
-    if several:
-        dist.destroy_process_group()
 
 
 def shard_(model: sw.models.Llama) -> None:
-    from torch.distributed.fsdp import fully_shard
-
     for block in model.model.layers:
         fully_shard(block)
     fully_shard(model)
