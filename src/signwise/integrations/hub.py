@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as encode_tensors
 from torch import nn
 
 from signwise.compiler import compile as compile_model
@@ -22,6 +23,7 @@ from signwise.figures import save
 from signwise.figures.curves import error_curves_figure
 from signwise.packing import load_packed_
 from signwise.program import Program
+from signwise.program.file import write_file
 from signwise.training.run_folder import Run, load_run, read_records
 
 try:
@@ -133,9 +135,9 @@ def save_run(run: Path | str, folder: Path | str) -> None:
     rows = read_records(Path(run) / "metrics.jsonl")
     curves = {name: [row[name] for row in rows] for name in ("error", "relaxed_error", "train_error")}
     save(error_curves_figure(curves, f"{trained.recipe.name}, {trained.recipe.bits} bit"), folder / "errors.png")
-    (folder / "README.md").write_text(model_card(trained), encoding="utf-8")
+    write_file(folder / "README.md", model_card(trained).encode())
     state = {name: value.contiguous() for name, value in trained.model.state_dict().items()}
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    write_file(folder / "model.safetensors", encode_tensors(state, metadata={"format": "pt"}))
     shape = trained.config["network"]["input_shape"]
     HubProgram(compile_model(trained.on_raw_pixels(), torch.zeros(1, *shape))).save_pretrained(folder)
 
