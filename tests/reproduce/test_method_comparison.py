@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ from signwise.reproduce.method_comparison import (
     record_path,
     render_methods,
 )
-from signwise.training import Options
+from signwise.training import Options, train
 from signwise.training.step import build_model
 
 
@@ -93,6 +94,20 @@ def test_a_run_is_trained_once_and_an_interrupted_comparison_goes_on(digits: Pat
         (COMMON, "mean_sign"): 1,
         (AUTHORS, "mean_sign"): 1,
     }
+
+
+def test_a_run_that_is_stopped_is_not_recorded(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = train
+    wanted = [entry for entry in entries(epochs=1, images=100) if entry.label == "32 bit"]
+    options = Options(data=digits, device="cpu", tensorboard=False)
+
+    def stopped(*arguments: Any, **settings: Any) -> Any:
+        return dataclasses.replace(real(*arguments, **settings), signal=15)
+
+    monkeypatch.setattr(method_comparison, "train", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        measure_methods(tmp_path, print, options=options, seeds=[0], wanted=wanted)
+    assert not record_path(tmp_path, 0).exists()
 
 
 def test_the_table_ranks_by_the_common_error_and_shows_mean_and_spread(tmp_path: Path) -> None:

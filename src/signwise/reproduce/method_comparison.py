@@ -161,7 +161,10 @@ def measure_methods(
 
 def _trained(entry: Entry, seed: int, options: Options) -> dict[str, Any]:
     recipe, story = entry.recipe.changed(seed=seed), _Story()
-    progress = train(recipe, options=options, reporters=[story]).progress
+    done = train(recipe, options=options, reporters=[story])
+    if done.signal is not None:  # half a run is no result; what finished before it is recorded
+        raise KeyboardInterrupt
+    progress = done.progress
     return {
         "name": _name(entry, seed),
         "settings": differences(recipe),
