@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 
 import numpy as np
@@ -29,21 +29,11 @@ class Generator:
         self.context = self.program.inputs[2].shape[1]
         self._session = self.program.session(threads)
 
-    def scores(self, tokens: Iterable[int]) -> Iterator[npt.NDArray[np.float32]]:
-        """For each token, the scores of the one that follows it.
-
-        Args:
-            tokens: may be a generator that waits for the scores before it gives the next token.
-        """
-        caches = [np.zeros((1, *given.shape), np.float32) for given in self.program.inputs[2:]]
+    def scores(self, tokens: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
+        """For each token, the scores of the one that follows it."""
+        caches = self._empty_caches()
         for position, token in enumerate(tokens):
-            if position == self.context:
-                raise SignwiseError(f"the text has more than {self.context} tokens, the context of the model")
-            at = np.array([[position]], np.float32)
-            made = self._session(np.array([[token]], np.int32), at, *caches)
-            for cache, new in zip(caches, made[1:], strict=True):
-                cache[:, :, position] = new[:, :, 0]
-            yield made[0][0]
+            yield self._step(token, position, caches)
 
     def generate(
         self,
@@ -68,20 +58,28 @@ class Generator:
         if temperature < 0 or (top is not None and top < 1):
             raise SignwiseError(f"temperature must be at least 0 and top at least 1, got {temperature} and {top}")
         generator = np.random.default_rng(seed)
-        pending = list(prompt)
-        scores = self.scores(_popped(pending))
-        for _ in prompt:
-            latest = next(scores)
-        for _ in range(min(count, self.context - len(prompt))):
+        caches = self._empty_caches()
+        for position, token in enumerate(prompt):
+            latest = self._step(token, position, caches)
+        end = min(len(prompt) + count, self.context)
+        for position in range(len(prompt), end):
             token = _draw(latest, temperature, top, generator)
             yield token
-            pending.append(token)
-            latest = next(scores)
+            if position + 1 < end:
+                latest = self._step(token, position, caches)
 
+    def _empty_caches(self) -> list[npt.NDArray[np.float32]]:
+        return [np.zeros((1, *given.shape), np.float32) for given in self.program.inputs[2:]]
 
-def _popped(pending: list[int]) -> Iterator[int]:
-    while pending:
-        yield pending.pop(0)
+    def _step(self, token: int, position: int, caches: list[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+        """The scores after a token; its keys and values enter the caches."""
+        if position == self.context:
+            raise SignwiseError(f"the text has more than {self.context} tokens, the context of the model")
+        made = self._session(np.array([[token]], np.int32), np.array([[position]], np.float32), *caches)
+        for cache, new in zip(caches, made[1:], strict=True):
+            cache[:, :, position] = new[:, :, 0]
+        scores: npt.NDArray[np.float32] = made[0][0]
+        return scores
 
 
 def _draw(scores: npt.NDArray[np.float32], temperature: float, top: int | None, generator: np.random.Generator) -> int:
