@@ -23,7 +23,7 @@ every_model = pytest.mark.parametrize("name", models.MODELS)
         ("wrn28_10", 36_264_960),
         ("resnet20", 267_264),
         ("vgg_fast", 1_967_616),
-        ("tiny_cnn", 46_080),
+        ("tiny_cnn", 48_384),
         ("resnet8", 73_728),
     ],
 )
@@ -65,8 +65,8 @@ def test_as_many_weights_become_binary_as_documented(name: str, binary_weights: 
         ),
         (
             "tiny_cnn",
-            144 + 46_080 + 2 * 160 + 650,
-            144 * 26**2 + 4_608 * 11**2 + 13_824 * 5**2 + 27_648 * 3**2 + 640,
+            144 + 48_384 + 2 * 176 + 490,
+            144 * 26**2 + (4_608 + 9_216) * 11**2 + 13_824 * 5**2 + 20_736 * 3**2 + 480,
         ),
     ],
 )

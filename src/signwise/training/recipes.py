@@ -14,7 +14,14 @@ from signwise.text import unknown_name
 from signwise.training.recipe import Recipe
 
 _CIFAR_AUGMENTATION = {"flip": True, "translate": 4, "zoom": 0.1}
-_DIGITS: dict[str, Any] = {"warmup_epochs": 1.5, "optimizer": "adam", "decay": "cosine", "translate": 2, "zoom": 0.1}
+_DIGITS: dict[str, Any] = {
+    "warmup_epochs": 1.5,
+    "optimizer": "adam",
+    "decay": "cosine",
+    "translate": 2,
+    "zoom": 0.1,
+    "rotate": 12.0,
+}
 
 # Milestones are fractions of the steps after the warm-up.
 _THIRDS: dict[str, Any] = {"decay_factor": 0.1, "decay_at": (1 / 3, 2 / 3)}
@@ -124,8 +131,8 @@ _TINY = _row(
     "tiny_cnn",
     "mnist",
     100,
-    full=_settings(12, 0.003, 1e-4, **_DIGITS),
-    binary=_settings(12, 0.003, 1e-4, t_alpha=0.9, **_DIGITS),
+    full=_settings(15, 0.003, 1e-4, **_DIGITS),
+    binary=_settings(15, 0.003, 1e-4, method="mean_sign", t_alpha=0.0, **_DIGITS),
 )
 
 _SMALL_RESNET = _Row(
@@ -133,7 +140,7 @@ _SMALL_RESNET = _Row(
     | {
         "name": "resnet8-cifar10",
         "model": "resnet8",
-        "epochs": 20,
+        "epochs": 10,
         "weight_decay": 5e-5,
         "label_smoothing": 0.0,
     },
