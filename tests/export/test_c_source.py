@@ -15,7 +15,7 @@ from tests.export.c_library import Library
 import signwise as sw
 from signwise.errors import SignwiseError
 from signwise.export import integer_plan, to_c
-from signwise.export.c_source import sign_words
+from signwise.export.c_source import block_words, sign_words, takes_blocks
 from signwise.export.integer import Layer
 from signwise.program import Program
 from signwise.program import operations as ops
@@ -108,6 +108,16 @@ CASES = {
     "more than 256 weights per filter": Net(19, 5, 5)
     .conv(17, (5, 5), 1, padding=(2, 2, 2, 2), relu=True)
     .conv(3, (5, 5)),
+    "blocks of 16 channels, odd sizes, a pool and a wide window": flat(
+        pool(
+            Net(16, 11, 9).conv(32, (3, 3), 1, padding=(1, 1, 1, 1), relu=True), ops.MaxPool, 2, 2
+        ).conv(16, (3, 5), 1, padding=(1, 2, 1, 2))
+    ).dense(10, 1),
+    "blocks of 16 channels with strides and a residual": Net(16, 13, 14)
+    .conv(16, (3, 3), 1, stride=(2, 2), padding=(1, 1, 1, 1))
+    .conv(16, (3, 3), 1, 1, padding=(1, 1, 1, 1), relu=True)
+    .conv(48, (1, 1), 1, stride=(1, 2))
+    .conv(5, (2, 4), 1, stride=(1, 3), dilation=(3, 1)),
     "a residual that may be negative": Net(3, 6, 6)
     .conv(6, (3, 3), 1, padding=(1, 1, 1, 1))
     .conv(6, (3, 3), 1, 1, padding=(1, 1, 1, 1), relu=True)
@@ -176,11 +186,24 @@ def test_signs_fill_words_from_the_lowest_bit() -> None:
     plan = integer_plan(Net(18).dense(3, 1).program(), np.eye(18))
     (layer,) = plan.steps
     assert isinstance(layer, Layer)
+    assert not takes_blocks(layer)
     words = sign_words(layer)
     assert words.shape == (1, 2, 3)
     for row, signs in enumerate(layer.weight.reshape(3, 18)):
         found = [words[0, term // 16, row] >> (term % 16) & 1 for term in range(32)]
         assert found[:18] == (signs > 0).tolist() and not any(found[18:])
+
+
+def test_signs_of_blocks_run_over_channels_then_filters_then_the_window() -> None:
+    plan = integer_plan(Net(32, 4, 4).conv(3, (2, 3)).program(), GENERATOR.normal(0, 1, (2, 32, 4, 4)))
+    (layer,) = plan.steps
+    assert isinstance(layer, Layer) and takes_blocks(layer)
+    words = block_words(layer)
+    assert words.shape == (2, 2, 3, 3)
+    for place in np.ndindex(3, 2, 3, 32):  # filter, row, column, channel
+        filter_number, row, column, channel = place
+        word = int(words[channel // 16, row, column, filter_number])
+        assert (word >> (channel % 16) & 1) == (layer.weight[place] > 0)
 
 
 @needs_gcc

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,23 @@ HERE = Path(__file__).parent
 COMPILER, EMULATOR = "arm-none-eabi-gcc", "qemu-system-arm"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
-# The board of each core in the emulator, and the nanoseconds per tick of its timer.
+
+
+class Board(NamedTuple):
+    """What the emulator calls a board, the nanoseconds per tick of its timer, and its bytes of memory."""
+
+    name: str
+    tick: float
+    memory: int
+
+
 BOARDS = {
-    "cortex-m0": ("microbit", 62.5),
-    "cortex-m3": ("mps2-an385", 40.0),
-    "cortex-m4": ("mps2-an386", 40.0),
-    "cortex-m7": ("mps2-an500", 40.0),
+    "cortex-m0": Board("microbit", 62.5, 16 * 1024),
+    "cortex-m3": Board("mps2-an385", 40.0, 256 * 1024),
+    "cortex-m4": Board("mps2-an386", 40.0, 256 * 1024),
+    "cortex-m7": Board("mps2-an500", 40.0, 256 * 1024),
 }
+STACK = 1024  # bytes that have to be left beside the arena
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +87,14 @@ def measure(source: Source, images: npt.NDArray[np.int8], core: str, folder: Pat
     linker = [COMPILER, f"-mcpu={core}", "-mthumb", "-nostartfiles", "-Wl,--gc-sections"]
     # What the network alone takes: everything that its one function reaches.
     _run([*linker, "-Wl,-e,net_run", "net.o", "signwise_kernels.o", "-lc", "-lgcc", "-o", "flash.elf"], folder)
-    objects = ["main.o", "net.o", "signwise_kernels.o", "-lc", "-lgcc"]
+    board = BOARDS[core]
+    if source.arena_bytes + STACK > board.memory:
+        board = BOARDS["cortex-m3"]  # the emulated M0 has little memory; an M3 runs the same instructions
+    objects = [f"-Wl,--defsym=RAM_BYTES={board.memory}", "main.o", "net.o", "signwise_kernels.o", "-lc", "-lgcc"]
     _run([*linker, "-T", str(HERE / "link.ld"), *objects, "-o", "net.elf"], folder)
-    board, nanoseconds = BOARDS[core]
     printed = _run(
         [
-            *(EMULATOR, "-M", board, "-display", "none", "-monitor", "none", "-serial", "none"),
+            *(EMULATOR, "-M", board.name, "-display", "none", "-monitor", "none", "-serial", "none"),
             *("-semihosting-config", "enable=on,target=native", "-icount", "shift=0", "-kernel", "net.elf"),
         ],
         folder,
@@ -96,7 +109,7 @@ def measure(source: Source, images: npt.NDArray[np.int8], core: str, folder: Pat
     flash = sum(size for name, size in sections.items() if name.startswith((".text", ".rodata", ".data")))
     return Measured(
         scores=np.array(found["scores"], np.int32),
-        instructions=tuple(round(ticks * nanoseconds) for (ticks,) in found["ticks"]),
+        instructions=tuple(round(ticks * board.tick) for (ticks,) in found["ticks"]),
         stack_bytes=max(stack for (stack,) in found["stack"]),
         flash_bytes=flash,
         code_bytes=flash - source.weight_bytes,

@@ -23,6 +23,7 @@ from signwise.export.integer import AnyStep, Bytes, Layer, Plan, Pool, Rescale, 
 
 KERNELS = ("signwise_kernels.h", "signwise_kernels.c")
 WINDOW = 16  # terms per word of signs
+LANES, SLOTS = 4, 8  # columns of a result that are computed together, and of an image that they may see
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +96,10 @@ class _Writer:
         into = plan.values[layer.makes]
         rows, columns = _result_size(plan, layer)
         if layer.binary:
-            weights = self._constant("uint16_t", f"{name}_weights", sign_words(layer))
+            words = block_words(layer) if takes_blocks(layer) else sign_words(layer)
+            weights = self._constant("uint16_t", f"{name}_weights", words)
         else:
-            weights = self._constant("int8_t", f"{name}_weights", layer.weight)
+            weights = self._constant("int8_t", f"{name}_weights", byte_rows(layer))
         fixed = layer.fixed
         residual = int(fixed.multipliers[1].reshape(-1)[0]) if len(fixed.multipliers) == 2 else 0
         fields = {
@@ -151,7 +153,8 @@ class _Writer:
         into = self.plan.values[step.makes]
         out = "NULL" if into is None else self._at(step.makes)
         if isinstance(step, Layer):
-            kernel = "signwise_binary_layer" if step.binary else "signwise_byte_layer"
+            binary = "signwise_binary_layer" if takes_blocks(step) else "signwise_any_binary_layer"
+            kernel = binary if step.binary else "signwise_byte_layer"
             residual = reads[1] if len(reads) == 2 else "NULL"
             scores = "output" if into is None else "NULL"
             arguments = [f"&{self._layer(step, name)}", reads[0], residual, out, scores, "scratch"]
@@ -259,8 +262,27 @@ int {self.name}_run(const int8_t *input, int32_t *output, void *arena)
 """
 
 
+def takes_blocks(layer: Layer) -> bool:
+    """Whether ``signwise_binary_layer`` takes a layer; ``signwise_any_binary_layer`` takes all."""
+    width, channels = layer.weight.shape[2:]
+    fits = (LANES - 1) + -(-width // layer.window.stride[1]) <= SLOTS
+    return layer.binary and layer.groups == 1 and channels % WINDOW == 0 and layer.window.dilation[1] == 1 and fits
+
+
+def block_words(layer: Layer) -> npt.NDArray[np.uint16]:
+    """The signs as ``signwise_binary_layer`` reads them: ``(blocks of 16 channels, kh, kw, filters)``."""
+    bits = np.packbits(layer.weight > 0, axis=3, bitorder="little").view("<u2")  # (filters, kh, kw, blocks)
+    return np.ascontiguousarray(bits.transpose(3, 1, 2, 0), np.uint16)
+
+
+def byte_rows(layer: Layer) -> npt.NDArray[np.int8]:
+    """Weights of 8 bits as the kernel reads them: ``(groups, terms, filters of a group)``, and 3 bytes behind them."""
+    rows = layer.weight.reshape(layer.groups, len(layer.weight) // layer.groups, -1)
+    return np.pad(rows.transpose(0, 2, 1).reshape(-1), (0, LANES - 1))
+
+
 def sign_words(layer: Layer) -> npt.NDArray[np.uint16]:
-    """The signs of a binary layer as the kernel reads them: ``(groups, words, filters of a group)``."""
+    """The signs as ``signwise_any_binary_layer`` reads them: ``(groups, words, filters of a group)``."""
     filters = len(layer.weight) // layer.groups
     rows = layer.weight.reshape(layer.groups, filters, -1) > 0
     padded = np.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % WINDOW)))
@@ -290,7 +312,9 @@ def _scratch_words(step: AnyStep) -> int:
     if not isinstance(step, Layer):
         return 0
     filters = len(step.weight) // step.groups
-    return 80 + 3 * filters if step.binary else filters + (int(np.prod(step.weight.shape[1:])) + 3) // 4
+    if not step.binary:
+        return filters + 4 + (int(np.prod(step.weight.shape[1:])) + 3) // 4
+    return 528 + 12 * filters if takes_blocks(step) else 80 + 3 * filters
 
 
 def _places(plan: Plan, start: int) -> dict[int, int]:

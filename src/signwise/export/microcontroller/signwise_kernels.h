@@ -12,10 +12,10 @@
 
 #include <stdint.h>
 
-/* 32-bit words of scratch memory for layers of one-bit and of 8-bit weights, with this many filters per group and weights
- * per filter. */
-#define SIGNWISE_BINARY_WORDS(filters) (80u + 3u * (filters))
-#define SIGNWISE_BYTE_WORDS(filters, terms) ((filters) + ((terms) + 3u) / 4u)
+/* 32-bit words of scratch memory for each kind of layer, with this many filters per group and weights per filter. */
+#define SIGNWISE_BINARY_WORDS(filters) (528u + 12u * (filters))
+#define SIGNWISE_ANY_BINARY_WORDS(filters) (80u + 3u * (filters))
+#define SIGNWISE_BYTE_WORDS(filters, terms) ((filters) + 4u + ((terms) + 3u) / 4u)
 
 /* A convolution, or a dense layer: a convolution of one pixel. */
 typedef struct {
@@ -46,13 +46,19 @@ typedef struct {
     int32_t offset;
 } signwise_pool;
 
-/* One-bit weights: uint16_t[groups][ceil(terms / 16)][filters per group]. A word has the signs of 16 terms, the first in
- * its lowest bit, 1 for +1; terms run over kernel rows, kernel columns, channels. A residual may be NULL; exactly one of
- * out and scores is not NULL. */
+/* One-bit weights of a layer whose channels are a multiple of 16, without groups or a horizontal dilation, with at most
+ * 5 * stride kernel columns: uint16_t[channels / 16][kernel rows][kernel columns][filters]. A word has the signs of 16
+ * channels, the first in its lowest bit, 1 for +1.
+ * Of every layer: the residual may be NULL; exactly one of out and scores is not NULL. */
 void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const uint8_t *residual, uint8_t *out,
                            int32_t *scores, uint32_t *scratch);
 
-/* 8-bit weights: int8_t[filters][terms]. */
+/* One-bit weights of any layer: uint16_t[groups][ceil(terms / 16)][filters per group]. A word has the signs of 16 terms;
+ * terms run over kernel rows, kernel columns, channels. */
+void signwise_any_binary_layer(const signwise_layer *layer, const uint8_t *in, const uint8_t *residual, uint8_t *out,
+                               int32_t *scores, uint32_t *scratch);
+
+/* 8-bit weights: int8_t[groups][terms][filters per group], and 3 bytes behind them that may be read. */
 void signwise_byte_layer(const signwise_layer *layer, const uint8_t *in, const uint8_t *residual, uint8_t *out,
                          int32_t *scores, uint32_t *scratch);
 
