@@ -32,17 +32,18 @@ static int32_t rounded_down(int64_t value, uint8_t shift)
     return result;
 }
 
-static uint8_t clamped(int32_t value, uint8_t low, uint8_t high)
+/* The quotient as a byte from low to high. */
+static uint8_t byte_of(int64_t value, uint32_t shift, uint32_t low, uint32_t high)
 {
-    uint8_t result;
-    if (value < (int32_t)low) {
-        result = low;
-    } else if (value > (int32_t)high) {
-        result = high;
-    } else {
-        result = (uint8_t)value;
+    uint32_t byte = low;
+    if (value > 0) { /* else it is the lowest */
+        /* The quotient has 32 bits, and the shift is below 32. */
+        const uint32_t upper = (uint32_t)((uint64_t)value >> 32);
+        byte = ((upper << 1) << (31u - shift)) | ((uint32_t)value >> shift);
+        byte = (byte < low) ? low : byte;
+        byte = (byte > high) ? high : byte;
     }
-    return result;
+    return (uint8_t)byte;
 }
 
 void signwise_fill(uint8_t *out, uint32_t count, uint8_t byte)
@@ -91,6 +92,7 @@ static void finish_bytes(const signwise_layer *layer, uint32_t first, uint32_t f
     const uint8_t *const end = out + filters;
     for (; out != end; out++) {
         int64_t value = ((int64_t)(*sums - total) * *multiplier) + *offset;
+        uint8_t byte;
         sums += step;
         multiplier++;
         offset++;
@@ -98,14 +100,9 @@ static void finish_bytes(const signwise_layer *layer, uint32_t first, uint32_t f
             value += (int32_t)*residual * residual_multiplier;
             residual++;
         }
-        if (value > 0) { /* else the byte is the lowest */
-            /* The quotient has 32 bits, and the shift is below 32. */
-            const uint32_t upper = (uint32_t)((uint64_t)value >> 32);
-            uint32_t byte = ((upper << 1) << (31u - shift)) | ((uint32_t)value >> shift);
-            byte = (byte > high) ? high : byte;
-            if (byte > *out) {
-                *out = (uint8_t)byte;
-            }
+        byte = byte_of(value, shift, 0u, high);
+        if (byte > *out) {
+            *out = byte;
         }
     }
 }
@@ -232,13 +229,13 @@ static uint32_t add_window(const uint32_t *window, uint32_t *tables, const uint1
     return first[15] + second[15] + third[15] + fourth[15];
 }
 
-/* Adds twice the halves of all sums to wide sums, first the low halves of all and then the high ones. */
-static void widen(uint32_t *sums, int32_t *wide, uint32_t count)
+/* Adds twice the halves of all sums to keep times the wide sums, first the low halves of all and then the high ones. */
+static void widen(uint32_t *sums, int32_t *wide, uint32_t count, int32_t keep)
 {
     uint32_t i;
     for (i = 0; i < count; i++) {
-        wide[i] += (int32_t)((sums[i] & 0xFFFFu) * 2u);
-        wide[count + i] += (int32_t)((sums[i] >> 16) * 2u);
+        wide[i] = (keep * wide[i]) + (int32_t)((sums[i] & 0xFFFFu) * 2u);
+        wide[count + i] = (keep * wide[count + i]) + (int32_t)((sums[i] >> 16) * 2u);
         sums[i] = 0u;
     }
 }
@@ -270,12 +267,13 @@ void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const
         signwise_fill(out, (uint32_t)layer->out_height * layer->out_width * filters, layer->low);
     }
     signwise_fill(padding, WINDOW, layer->zero);
+    clear(sums, 3u * count);
     for (y = 0; y < half; y++) {
         for (x = 0; x < columns; x += LANES) {
             const uint16_t *words = (const uint16_t *)layer->weights;
             const uint32_t first = (x * stride) - layer->left; /* below 0 it wraps to a large number */
             uint32_t windows = 0u;
-            clear(sums, 3u * count);
+            int32_t keep = 0; /* the wide sums of the tile before go */
             for (block = 0; block < layer->channels; block += WINDOW) {
                 for (tap_y = 0; tap_y < layer->kernel_height; tap_y++) {
                     const uint32_t row = (y * layer->stride_y) + (tap_y * layer->dilation_y) - layer->top;
@@ -283,7 +281,8 @@ void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const
                     const uint32_t upper_at = (((row * layer->width) + first) * layer->channels) + block;
                     const uint32_t lower_at = (((lower * layer->width) + first) * layer->channels) + block;
                     if ((windows + layer->kernel_width) > WINDOWS_PER_SUM) {
-                        widen(sums, wide, count);
+                        widen(sums, wide, count, keep);
+                        keep = 1;
                         windows = 0u;
                     }
                     windows += layer->kernel_width;
@@ -307,7 +306,7 @@ void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const
                     words += filters * layer->kernel_width;
                 }
             }
-            widen(sums, wide, count);
+            widen(sums, wide, count, keep);
             for (lane = 0; (lane < LANES) && ((x + lane) < columns); lane++) {
                 const int32_t *of_lane = wide + lane;
                 finish(layer, 0u, filters, place(layer, y, x + lane), of_lane, LANES, of_lane[count - LANES] / 2, residual,
@@ -365,7 +364,7 @@ void signwise_any_binary_layer(const signwise_layer *layer, const uint8_t *in, c
                                 filled = 0u;
                                 windows++;
                                 if (windows == WINDOWS_PER_SUM) {
-                                    widen(sums, wide, filters);
+                                    widen(sums, wide, filters, 1);
                                     all_left += (int32_t)(all & 0xFFFFu);
                                     all_right += (int32_t)(all >> 16);
                                     all = 0u;
@@ -383,7 +382,7 @@ void signwise_any_binary_layer(const signwise_layer *layer, const uint8_t *in, c
                     all += add_window(window, tables, words, filters, sums);
                     words += filters;
                 }
-                widen(sums, wide, filters);
+                widen(sums, wide, filters, 1);
                 all_left += (int32_t)(all & 0xFFFFu);
                 all_right += (int32_t)(all >> 16);
                 finish(layer, group * filters, filters, place(layer, y, x), wide, 1u, all_left, residual, out, scores);
@@ -504,7 +503,7 @@ void signwise_mean_pool(const signwise_pool *pool, const uint8_t *in, uint8_t *o
                         from += pool->channels;
                     }
                 }
-                *out = clamped(rounded_down(((int64_t)sum * pool->multiplier) + pool->offset, pool->shift), 0u, pool->high);
+                *out = byte_of(((int64_t)sum * pool->multiplier) + pool->offset, pool->shift, 0u, pool->high);
                 out++;
             }
         }
@@ -521,7 +520,7 @@ void signwise_rescale(const uint8_t *in, uint8_t *out, uint32_t pixels, uint32_t
         for (channel = 0; channel < channels; channel++) {
             const uint32_t at = channel * step;
             const int64_t value = (int64_t)in[(pixel_number * channels) + channel] * multipliers[at] + offsets[at];
-            into[channel] = clamped(rounded_down(value, shift), low, high);
+            into[channel] = byte_of(value, shift, low, high);
         }
     }
 }
@@ -532,6 +531,6 @@ void signwise_add(const uint8_t *a, const uint8_t *b, uint8_t *out, uint32_t cou
     uint32_t i;
     for (i = 0; i < count; i++) {
         const int64_t value = ((int64_t)a[i] * multipliers[0]) + ((int64_t)b[i] * multipliers[1]) + offset;
-        out[i] = clamped(rounded_down(value, shift), low, high);
+        out[i] = byte_of(value, shift, low, high);
     }
 }
