@@ -162,8 +162,8 @@ def train(options: argparse.Namespace, rank: int, size: int) -> None:
             curve.append({"step": step + 1, "training": loss.item(), "validation": validation})
             save(checkpoint, model, optimizer, scheduler, curve, rank)
             if rank == 0:
-                losses = f"{loss.item():.3f} bits per byte in training, {validation:.3f} deployed in validation"
-                print(f"step {step + 1}/{options.steps}  {losses}", flush=True)
+                both = f"{loss.item():.3f} bits per byte in training, {validation:.3f} deployed in validation"
+                print(f"step {step + 1}/{options.steps}  {both}", flush=True)
     losses = {
         "validation": loss_of(model, validation_tokens, WINDOWS, options.context),
         "test": loss_of(model, test_tokens, WINDOWS, options.context),
