@@ -1,13 +1,22 @@
-"""Small plain-PyTorch versions of the networks that people have, for the tests and the record of the compiler."""
+"""Small plain-PyTorch versions of the networks that people have, each with a small real task, for tests and records."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+import signwise as sw
+from signwise import datasets
+
+ROOT = Path(__file__).parents[1]
+TOKENS, LENGTH = 128, 32  # bytes of ASCII, and how many a network of texts sees at once
 
 
 def conv_norm(
@@ -105,14 +114,14 @@ class UNet(nn.Module):
 
 
 def keyword_spotting(dimensions: int) -> nn.Module:
-    """A DS-CNN on the spectrogram of a second of sound: as an image, or as a sequence of frames."""
+    """A DS-CNN, as for the spectrogram of a second of sound: an image, or a sequence of frames."""
     conv: Any = nn.Conv1d if dimensions == 1 else nn.Conv2d
     norm: Any = nn.BatchNorm1d if dimensions == 1 else nn.BatchNorm2d
     pool: Any = nn.AdaptiveAvgPool1d if dimensions == 1 else nn.AdaptiveAvgPool2d
-    layers: list[nn.Module] = [conv(16 if dimensions == 1 else 1, 24, 3, 2, 1), norm(24), nn.ReLU()]
+    layers: list[nn.Module] = [conv(28 if dimensions == 1 else 1, 24, 3, 2, 1), norm(24), nn.ReLU()]
     for _ in range(2):
         layers += [conv(24, 24, 3, 1, 1, groups=24), norm(24), nn.ReLU(), conv(24, 24, 1), norm(24), nn.ReLU()]
-    return nn.Sequential(*layers, pool(1), nn.Flatten(), nn.Linear(24, 12))
+    return nn.Sequential(*layers, pool(1), nn.Flatten(), nn.Linear(24, 10))
 
 
 def autoencoder() -> nn.Module:
@@ -170,7 +179,7 @@ class ViT(nn.Module):
 class GPT(nn.Module):
     """Tokens in, logits of the next token out; the head shares the table of the embedding."""
 
-    def __init__(self, width: int = 32, tokens: int = 40, length: int = 12, causal: bool = True) -> None:
+    def __init__(self, width: int = 32, tokens: int = TOKENS, length: int = LENGTH, causal: bool = True) -> None:
         super().__init__()
         self.embed, self.position = nn.Embedding(tokens, width), nn.Embedding(length, width)
         self.blocks = nn.Sequential(Block(width, 4, causal), Block(width, 4, causal))
@@ -186,7 +195,7 @@ class GPT(nn.Module):
 class Bert(nn.Module):
     """An encoder of PyTorch's own layers with a class per text."""
 
-    def __init__(self, width: int = 32, tokens: int = 40, length: int = 12) -> None:
+    def __init__(self, width: int = 32, tokens: int = TOKENS, length: int = LENGTH) -> None:
         super().__init__()
         self.embed = nn.Embedding(tokens, width)
         self.position = nn.Parameter(torch.randn(length, width) * 0.02)
@@ -198,26 +207,161 @@ class Bert(nn.Module):
         return found
 
 
-def _images(count: int) -> Tensor:
-    return torch.randn(count, 3, 32, 32)
+# Tasks: real data, small enough that a minute of one core teaches something.
+
+Examples = tuple[Tensor, Tensor]
 
 
-def _tokens(count: int) -> Tensor:
-    return torch.randint(0, 40, (count, 12))
+@functools.cache
+def _digits() -> tuple[Examples, Examples]:
+    """MNIST with pixels from 0 to 1: images for training and for tests, each with labels."""
+    data = datasets.load("mnist")
+
+    def split(images: Any, labels: Any) -> Examples:
+        return torch.from_numpy(images.astype("float32")).view(-1, 1, 28, 28) / 255, torch.from_numpy(
+            labels.astype("int64")
+        )
+
+    return split(data.train_images, data.train_labels), split(data.test_images, data.test_labels)
 
 
-# By name: what makes the network, and what makes a batch of its inputs.
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
-    "MobileNetV2": (lambda: mobile(nn.ReLU6), _images),
-    "MobileNetV3": (lambda: mobile(nn.Hardswish, nn.Hardsigmoid), _images),
-    "EfficientNet": (lambda: mobile(nn.SiLU, nn.Sigmoid), _images),
-    "ConvNeXt": (ConvNeXt, _images),
-    "U-Net, transposed": (lambda: UNet(bilinear=False), _images),
-    "U-Net, bilinear": (lambda: UNet(bilinear=True), _images),
-    "DS-CNN, 1-D": (lambda: keyword_spotting(1), lambda count: torch.randn(count, 16, 50)),
-    "DS-CNN, 2-D": (lambda: keyword_spotting(2), lambda count: torch.randn(count, 1, 24, 16)),
-    "autoencoder": (autoencoder, lambda count: torch.rand(count, 1, 16, 16)),
-    "ViT": (ViT, _images),
-    "GPT": (GPT, _tokens),
-    "BERT": (Bert, _tokens),
+def _picked(count: int, seed: int, test: bool) -> Examples:
+    images, labels = _digits()[test]
+    rows = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count]
+    return images[rows], labels[rows]
+
+
+def digits(count: int, seed: int, test: bool = False) -> Examples:
+    """Digits of 32 by 32 pixels in three channels, and which digit it is."""
+    images, labels = _picked(count, seed, test)
+    return F.pad(images, (2, 2, 2, 2)).expand(-1, 3, -1, -1).contiguous(), labels
+
+
+def flat_digits(count: int, seed: int, test: bool = False) -> Examples:
+    """Digits of 28 by 28 pixels in one channel, and which digit it is."""
+    return _picked(count, seed, test)
+
+
+def rows_of_digits(count: int, seed: int, test: bool = False) -> Examples:
+    """Digits as a sequence of 28 columns with 28 numbers each, and which digit it is."""
+    images, labels = _picked(count, seed, test)
+    return images[:, 0].contiguous(), labels
+
+
+def segmented_digits(count: int, seed: int, test: bool = False) -> Examples:
+    """A shifted digit among noise in three channels, and which pixels belong to the digit."""
+    images, _ = _picked(count, seed, test)
+    generator = torch.Generator().manual_seed(seed)
+    down, right = torch.randint(0, 5, (2, count), generator=generator).tolist()
+    placed = torch.stack([F.pad(image, (x, 4 - x, y, 4 - y)) for image, y, x in zip(images, down, right, strict=True)])
+    noisy = placed + 0.5 * torch.rand(count, 3, 32, 32, generator=generator)
+    return noisy, (placed[:, 0] > 0.5).long()
+
+
+def same_digits(count: int, seed: int, test: bool = False) -> Examples:
+    """Digits, to be reconstructed."""
+    images, _ = _picked(count, seed, test)
+    return images, images
+
+
+@functools.cache
+def _text(pattern: str, test: bool) -> Tensor:
+    """The bytes of this repository's files as ASCII; every eighth file is for tests."""
+    paths = sorted(ROOT.glob(pattern))
+    chosen = [path for number, path in enumerate(paths) if (number % 8 == 0) == test]
+    return torch.tensor([byte if byte < TOKENS else 0 for path in chosen for byte in path.read_bytes()])
+
+
+def _windows(text: Tensor, count: int, length: int, seed: int) -> Tensor:
+    starts = torch.randint(0, len(text) - length, (count,), generator=torch.Generator().manual_seed(seed))
+    return torch.stack([text[start : start + length] for start in starts.tolist()])
+
+
+def next_bytes(count: int, seed: int, test: bool = False) -> Examples:
+    """Pieces of this repository's pages, and the byte that follows each byte."""
+    windows = _windows(_text("docs/*.md", test), count, LENGTH + 1, seed)
+    return windows[:, :-1], windows[:, 1:]
+
+
+def code_or_prose(count: int, seed: int, test: bool = False) -> Examples:
+    """Pieces of this repository's pages and of its code, and which of the two it is."""
+    half = count // 2
+    pages = _windows(_text("docs/*.md", test), half, LENGTH, seed)
+    code = _windows(_text("csrc/**/*.cpp", test), count - half, LENGTH, seed)
+    return torch.cat([pages, code]), torch.cat([torch.zeros(half), torch.ones(count - half)]).long()
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network with its task.
+
+    Args:
+        build: makes it.
+        task: examples and what to predict, by count, seed, and whether they are for tests.
+        reads: what goes in, for tables.
+    """
+
+    build: Callable[[], nn.Module]
+    task: Callable[..., Examples]
+    reads: str
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        if target.is_floating_point():
+            return F.mse_loss(outputs, target)
+        # Classes are the last dimension of a text's outputs, and the second of an image's.
+        return F.cross_entropy(outputs.flatten(0, -2) if self.is_text else outputs,
+                               target.flatten() if self.is_text else target)  # fmt: skip
+
+    def accuracy(self, outputs: Tensor, target: Tensor) -> float | None:
+        """The fraction of right predictions; None for numbers."""
+        if target.is_floating_point():
+            return None
+        return float((outputs.argmax(-1 if self.is_text else 1) == target).float().mean())
+
+    @property
+    def is_text(self) -> bool:
+        return self.task is next_bytes
+
+
+NETWORKS: dict[str, Network] = {
+    "MobileNetV2": Network(lambda: mobile(nn.ReLU6), digits, "image"),
+    "MobileNetV3": Network(lambda: mobile(nn.Hardswish, nn.Hardsigmoid), digits, "image"),
+    "EfficientNet": Network(lambda: mobile(nn.SiLU, nn.Sigmoid), digits, "image"),
+    "ConvNeXt": Network(ConvNeXt, digits, "image"),
+    "U-Net, transposed": Network(lambda: UNet(bilinear=False), segmented_digits, "image"),
+    "U-Net, bilinear": Network(lambda: UNet(bilinear=True), segmented_digits, "image"),
+    "DS-CNN, 1-D": Network(lambda: keyword_spotting(1), rows_of_digits, "sequence"),
+    "DS-CNN, 2-D": Network(lambda: keyword_spotting(2), flat_digits, "image"),
+    "autoencoder": Network(autoencoder, same_digits, "image"),
+    "ViT": Network(ViT, digits, "image"),
+    "GPT": Network(GPT, next_bytes, "tokens"),
+    "BERT": Network(Bert, code_or_prose, "tokens"),
 }
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network after a short training with one bit: in evaluation mode, with its losses step by step."""
+
+    model: nn.Module
+    losses: list[float]
+
+
+def train(network: Network, steps: int = 150, batch: int = 32, seed: int = 0) -> Trained:
+    """Binarize a network as ``binarize_`` does by default, and train it from scratch."""
+    torch.manual_seed(seed)
+    model = network.build()
+    sw.binarize_(model, example_input=network.task(2, seed)[0])
+    optimizer = torch.optim.AdamW(sw.param_groups(model, weight_decay=1e-2), lr=4e-3)
+    sw.attach(
+        optimizer, model, sw.BinarizationSchedule(total_steps=steps, t_alpha=0.6), sw.CosineDecay(total_steps=steps)
+    )
+    losses = []
+    for step in range(steps):
+        examples, target = network.task(batch, seed=step)
+        loss = network.loss(model(examples), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return Trained(model.eval(), losses)
