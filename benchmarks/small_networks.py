@@ -185,6 +185,7 @@ class GPT(nn.Module):
         self.blocks = nn.Sequential(Block(width, 4, causal), Block(width, 4, causal))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens, bias=False)
         self.head.weight = self.embed.weight
+        nn.init.normal_(self.embed.weight, std=0.05)  # it makes the logits, too
 
     def forward(self, tokens: Tensor) -> Tensor:
         positions = torch.arange(tokens.shape[1], device=tokens.device)
@@ -199,7 +200,8 @@ class Bert(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(tokens, width)
         self.position = nn.Parameter(torch.randn(length, width) * 0.02)
-        self.norm, self.block = nn.LayerNorm(width), Block(width, 4)
+        self.norm = nn.LayerNorm(width)
+        self.block = nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, "gelu", batch_first=True)
         self.head = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 2))
 
     def forward(self, tokens: Tensor) -> Tensor:
