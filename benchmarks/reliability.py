@@ -1,6 +1,6 @@
 """How the native runtime holds out: figures for ``results/reliability-native.json``, one part per command.
 
-    python benchmarks/reliability.py fuzz build/fuzz.json          # counts that tests/fuzz_file.py wrote
+    python benchmarks/reliability.py fuzz build/fuzz.json          # counts that tests/fuzz_file.py wrote, added up
     python benchmarks/reliability.py threads build/threads/thread_stress --seconds 60
     python benchmarks/reliability.py calls --count 1000000         # bytes of memory per call
     python benchmarks/reliability.py exhaustion                    # less and less memory, a process each
@@ -56,7 +56,10 @@ print(outcome)
 
 def fuzz(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     # The fuzzer ends at the first crash or report, so whatever it has written is clean.
-    return json.loads(arguments.counts.read_text()), True
+    parts = [json.loads(path.read_text()) for path in arguments.counts]
+    found: dict[str, Any] = {name: sum(part[name] for part in parts) for name in ("files", "refused", "loaded", "run")}
+    found["slowest_seconds"] = max(part["slowest_seconds"] for part in parts)
+    return found | {"seconds": max(part["seconds"] for part in parts)}, True
 
 
 def threads(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -127,7 +130,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/reliability-native.json"), help="the record")
     commands = parser.add_subparsers(dest="command", required=True)
     fuzzed = commands.add_parser("fuzz")
-    fuzzed.add_argument("counts", type=Path)
+    fuzzed.add_argument("counts", type=Path, nargs="+", help="of one fuzzer, or of several with other seeds")
     fuzzed.set_defaults(measure=fuzz)
     threaded = commands.add_parser("threads")
     threaded.add_argument("program", type=Path)

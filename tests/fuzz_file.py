@@ -373,13 +373,14 @@ def main() -> None:
         ):
             outcomes += counted
             slowest = max(slowest, longest)
-            if part.stop % 20_000 == 0 or part.stop == end:
-                shown = ", ".join(f"{name} {count}" for name, count in sorted(outcomes.items()))
-                print(f"{part.stop - arguments.seed} files: {shown}; slowest {slowest:.3f} s", flush=True)
-    if arguments.out:
-        counts: dict[str, float] = {"files": arguments.count, **outcomes, "slowest_seconds": round(slowest, 3)}
-        counts["seconds"] = round(time.perf_counter() - begun)
-        arguments.out.write_text(json.dumps(counts))
+            if part.stop % 20_000 and part.stop != end:
+                continue
+            shown = ", ".join(f"{name} {count}" for name, count in sorted(outcomes.items()))
+            done = part.stop - arguments.seed
+            print(f"{done} files: {shown}; slowest {slowest:.3f} s", flush=True)
+            if arguments.out:  # a fuzzer that is stopped leaves what it has done
+                counts: dict[str, float] = {"files": done, **outcomes, "slowest_seconds": round(slowest, 3)}
+                arguments.out.write_text(json.dumps(counts | {"seconds": round(time.perf_counter() - begun)}))
 
 
 if __name__ == "__main__":
