@@ -8,7 +8,7 @@ For each model, with small random weights:
     binarize_   with an example, and every weight of the model is in the report once
     latents     setting each latent to the weight that it deploys changes no output, in float64: nobody reads latents
     training    30 steps on one batch with the default method, SGDW and AdamW, to α = 1 and ζ = 12; the loss falls by a
-                tenth where the float model's does
+                tenth where the float model's does, at once or with a slower ζ
     state dict  loads into the float model, and the float model's into the binary one
     packing     the packed model computes what the binary one does, layer by layer and as a whole, also after a round
                 trip through a file
@@ -92,7 +92,10 @@ def doubled(case: Case) -> Case:
 def rounding(case: Case) -> float:
     """How far float32 outputs are from float64 ones: some untrained networks amplify rounding ten thousand times."""
     double = doubled(case)
-    return difference(outputs_of(case, case.model).double(), outputs_of(double, double.model))
+    try:
+        return difference(outputs_of(case, case.model).double(), outputs_of(double, double.model))
+    except RuntimeError:  # an operator without a kernel for float64, such as the grouped product of experts
+        return 0.0
 
 
 def require(holds: bool, message: str) -> None:
@@ -122,7 +125,11 @@ def check_latents(case: Case) -> None:
     In float64, where what a network makes of rounding stays far below what a read latent does.
     """
     double = doubled(case)
-    before = outputs_of(double, double.model)
+    try:
+        before = outputs_of(double, double.model)
+    except RuntimeError:  # an operator without a kernel for float64
+        double = replace(case, model=copy.deepcopy(case.model))
+        before = outputs_of(double, double.model)
     with torch.no_grad():
         for _, layer in binary_layers(double.model):
             layer.weight.copy_(layer.effective_weight())
@@ -131,14 +138,13 @@ def check_latents(case: Case) -> None:
 
 
 def train(
-    case: Case, optimizer_of: Callable[[nn.Module], torch.optim.Optimizer], *, binary: bool
+    case: Case, optimizer_of: Callable[[nn.Module], torch.optim.Optimizer], schedule: sw.BinarizationSchedule | None
 ) -> tuple[float, float]:
-    """First and last loss on one batch, in training mode."""
+    """First and last loss on one batch, in training mode; of the float model where there is no schedule."""
     torch.manual_seed(1)
     optimizer = optimizer_of(case.model)
-    if binary:
-        # ζ rises over the second half: over three steps, a tenth of them, the last loss would be that of the shock.
-        sw.attach(optimizer, case.model, sw.BinarizationSchedule(total_steps=STEPS, t_alpha=0.5, zeta_ramp=0.5))
+    if schedule is not None:
+        sw.attach(optimizer, case.model, schedule)
     losses = []
     case.model.train()
     for _ in range(STEPS):
@@ -148,6 +154,22 @@ def train(
         optimizer.step()
         losses.append(loss.item())
     return losses[0], losses[-1]
+
+
+def try_training(build: Callable[[], Case], case: Case, label: str) -> dict[str, Any]:
+    """The losses of the binary model, and of what explains them where they do not fall.
+
+    With the default schedule ζ rises over the last three of the steps, and the last loss of a network of small filters
+    is that of the shock. So such a model trains once more with ζ rising over the second half, and the float model too.
+    """
+    optimizer, start = OPTIMIZERS[label], copy.deepcopy(case.model.state_dict())
+    schedule = sw.BinarizationSchedule(total_steps=STEPS, t_alpha=0.5)
+    found: dict[str, Any] = {label: train(case, optimizer, schedule)}
+    if not fell(found[label]):
+        case.model.load_state_dict(start)
+        found[f"{label}, slower"] = train(case, optimizer, replace(schedule, zeta_ramp=0.5))
+        found[f"{label}, float"] = train(seeded(build), optimizer, None)
+    return found
 
 
 def fell(losses: tuple[float, float]) -> bool:
@@ -232,16 +254,16 @@ def attempt(name: str, steps: tuple[str, ...] = ("train", "state", "pack", "comp
         check("latents", lambda: check_latents(case))
         if "train" in steps:
             start = copy.deepcopy(case.model.state_dict())
-            for label, optimizer in OPTIMIZERS.items():
+            for label in OPTIMIZERS:
                 case.model.load_state_dict(start)
-                losses = check(f"train {label}", functools.partial(train, case, optimizer, binary=True))
+                losses = check(f"train {label}", functools.partial(try_training, build, case, label))
                 if losses is None:
                     continue
-                found[label] = losses
-                if not fell(losses):  # with these settings the float model may fail as well
-                    found[f"{label}, float"] = plain = train(seeded(build), optimizer, binary=False)
-                    if fell(plain):
-                        failures[f"train {label}"] = f"the loss goes from {losses[0]:.3g} to {losses[1]:.3g}"
+                found |= losses
+                slower, plain = losses.get(f"{label}, slower"), losses.get(f"{label}, float")
+                if slower is not None and not fell(slower) and fell(plain):
+                    first, last = losses[label]
+                    failures[f"train {label}"] = f"the loss goes from {first:.3g} to {last:.3g}"
             check("latents", lambda: check_latents(case))
         if "state" in steps:
             check("state dict", lambda: check_state(build, case))
