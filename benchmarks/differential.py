@@ -262,7 +262,7 @@ class Writer:
             self.put(ops.Matmul(inputs=(value, value), transpose_second=True, scale=0.25, out=self.out()))
             return
         sizes = (shape[-2],)
-        masked = {"mask": self.numbers(*sizes), "mask_shape": sizes} if self.flag() else {}
+        masked: dict[str, Any] = {"mask": self.numbers(*sizes), "mask_shape": sizes} if self.flag() else {}
         self.put(ops.Attention(inputs=(value,) * 3, scale=0.25, causal=self.flag(), out=self.out(), **masked))
 
     def program(self) -> Program:
