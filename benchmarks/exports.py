@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 import signwise as sw
-from signwise.export import integer_plan, to_c, to_onnx
+from signwise.export import Plan, integer_plan, to_c, to_onnx
 from signwise.program import Program
 from signwise.program.operations import Weighted
 from signwise.provenance import write_record
@@ -46,21 +47,46 @@ def untrained_resnet18() -> Program:
     return sw.compile(model, torch.zeros(1, 3, 32, 32))
 
 
-def microcontroller(name: str) -> dict[str, Any]:
+def untrained_resnet8() -> Program:
+    """ResNet-8 on raw pixels: its bytes and nearly all of its instructions do not depend on the weights."""
+    torch.manual_seed(0)
+    model = sw.models.resnet8()
+    sw.binarize_(model)
+    whole = torch.nn.Sequential(sw.models.Standardize([0.5] * 3, [0.25] * 3), model)
+    whole(torch.from_numpy(noise(32)))  # the statistics of batch norm
+    return sw.compile(whole.eval(), torch.zeros(1, 3, 32, 32))
+
+
+def noise(count: int) -> npt.NDArray[np.float32]:
+    """Images for a network that was not trained."""
+    return np.random.default_rng(0).integers(0, 256, (count, 3, 32, 32)).astype(np.float32)
+
+
+def trained(name: str) -> dict[str, Any]:
     """A shipped network in C on every core, and its errors on all test images."""
     program, data = Program.load(name), sw.datasets.load("mnist")
     plan = integer_plan(program, data.train_images[:: len(data.train_images) // EXAMPLES][:EXAMPLES])
-    source, images = to_c(plan), data.test_images[:IMAGES]
+    return microcontroller(name, plan, data.test_images[:IMAGES]) | {
+        "images": len(data.test_images),
+        "error": 100 * program.error(data.test_images, data.test_labels),
+        "integer_error": 100 * plan.error(data.test_images, data.test_labels),
+    }
+
+
+def microcontroller(name: str, plan: Plan, images: npt.NDArray[Any]) -> dict[str, Any]:
+    """A network in C on every core, compiled for speed, and on one core for size."""
+    source, program = to_c(plan), plan.source
     inputs = (plan.as_bytes(images).astype(np.int16) - 128).astype(np.int8)
     cores = []
-    for core in cortex_m.BOARDS:
+    for core, optimize in [*((core, "-O2") for core in cortex_m.BOARDS), ("cortex-m4", "-Os")]:
         with tempfile.TemporaryDirectory() as folder:
-            found = cortex_m.measure(source, inputs, core, Path(folder))
+            found = cortex_m.measure(source, inputs, core, Path(folder), optimize)
         if not np.array_equal(found.scores, plan.run(images)):
             raise RuntimeError(f"{name} on {core} does not give the integers of the plan")
         cores.append(
             {
                 "core": core,
+                "optimize": optimize,
                 "instructions": max(found.instructions),
                 "flash": found.flash_bytes,
                 "code": found.code_bytes,
@@ -77,9 +103,6 @@ def microcontroller(name: str) -> dict[str, Any]:
         "weights": source.weight_bytes,
         "arena": source.arena_bytes,
         "multiply_adds": work,
-        "images": len(data.test_images),
-        "error": 100 * program.error(data.test_images, data.test_labels),
-        "integer_error": 100 * plan.error(data.test_images, data.test_labels),
         "cores": cores,
     }
 
@@ -92,7 +115,10 @@ def main() -> None:
         parser.error(f"not installed: {', '.join(missing)}")
     sizes = [onnx_sizes(name, Program.load(name)) for name in NETWORKS]
     sizes.append(onnx_sizes("resnet18, untrained", untrained_resnet18()))
-    record = {"onnx": sizes, "microcontrollers": [microcontroller(name) for name in NETWORKS]}
+    networks = [trained(name) for name in NETWORKS]
+    plan = integer_plan(untrained_resnet8(), noise(16))
+    networks.append(microcontroller("resnet8, untrained", plan, noise(IMAGES)))
+    record = {"onnx": sizes, "microcontrollers": networks}
     write_record(out, record, "onnx")
     print(f"{out} written")
 

@@ -51,40 +51,48 @@ def microcontrollers(recorded: Path) -> str:
     sizes = tuple(
         (
             row["network"],
-            f"{row['error']:.2f} %",
-            f"{row['integer_error']:.2f} %",
+            _percent(row.get("error")),
+            _percent(row.get("integer_error")),
             f"{row['weights']:,}",
-            f"{_m4(row)['code']:,}",
-            f"{_m4(row)['flash']:,}",
+            *(f"{_m4(row, optimize)['flash']:,}" for optimize in ("-Os", "-O2")),
             f"{row['arena']:,}",
-            f"{_m4(row)['stack']:,}",
+            f"{_m4(row, '-O2')['stack']:,}",
         )
         for row in networks
     )
-    headings = ("network", "error", "in integers", "weights", "code", "flash in all", "arena", "stack")
-    names = [core["core"] for core in networks[0]["cores"]]
+    headings = ("network", "error", "in integers", "weights", "flash, `-Os`", "flash, `-O2`", "arena", "stack")
+    fast = [core["core"] for core in networks[0]["cores"] if core["optimize"] == "-O2"]
     counts = tuple(
         (
             row["network"],
             f"{row['multiply_adds'] / 1e6:.2f}",
             *(
-                f"{core['instructions'] / 1e6:.2f} ({core['instructions'] / row['multiply_adds']:.1f})"
+                f"{core['instructions'] / 1e6:.2f} ({core['instructions'] / row['multiply_adds']:.2f})"
                 for core in row["cores"]
+                if core["optimize"] == "-O2"
             ),
+            f"{_m4(row, '-Os')['instructions'] / 1e6:.2f}",
         )
         for row in networks
     )
     return "\n\n".join(
         [
             Table(headings=headings, rows=sizes, words=1).markdown(),
-            f"Bytes, with gcc -O2 for a Cortex-M4; errors on all {networks[0]['images']:,} test images.",
-            Table(headings=("network", "multiply-adds", *names), rows=counts, words=1).markdown(),
-            "Millions per image, and in parentheses instructions per multiply-add, pools and everything else included. "
-            + _origin(record),
+            "Bytes, compiled by gcc for a Cortex-M4; flash is everything that the network takes of it, weights and code. "
+            f"Errors on all {networks[0]['images']:,} test images.",
+            Table(headings=("network", "multiply-adds", *fast, "cortex-m4, `-Os`"), rows=counts, words=1).markdown(),
+            "Millions per image, with `-O2` unless the column says otherwise, and in parentheses instructions per "
+            "multiply-add, pools and everything else included. " + _origin(record),
         ]
     )
 
 
-def _m4(row: JsonObject) -> JsonObject:
-    found: JsonObject = next(core for core in row["cores"] if core["core"] == "cortex-m4")
+def _percent(error: float | None) -> str:
+    return "" if error is None else f"{error:.2f} %"
+
+
+def _m4(row: JsonObject, optimize: str) -> JsonObject:
+    found: JsonObject = next(
+        core for core in row["cores"] if core["core"] == "cortex-m4" and core["optimize"] == optimize
+    )
     return found

@@ -22,7 +22,6 @@ COMPILER, EMULATOR = "arm-none-eabi-gcc", "qemu-system-arm"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
 
-
 class Board(NamedTuple):
     """What the emulator calls a board, the nanoseconds per tick of its timer, and its bytes of memory."""
 
