@@ -78,7 +78,7 @@ def microcontrollers(recorded: Path) -> str:
     return "\n\n".join(
         [
             Table(headings=headings, rows=sizes, words=1).markdown(),
-            "Bytes, compiled by gcc for a Cortex-M4; flash is everything that the network takes of it, weights and code. "
+            "Bytes, compiled by gcc for a Cortex-M4; flash is all that the network takes, weights and code. "
             f"Errors on all {networks[0]['images']:,} test images.",
             Table(headings=("network", "multiply-adds", *fast, "cortex-m4, `-Os`"), rows=counts, words=1).markdown(),
             "Millions per image, with `-O2` unless the column says otherwise, and in parentheses instructions per "

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from benchmarks.exports import noise, untrained_resnet8
 
 import signwise as sw
-from benchmarks.exports import noise, untrained_resnet8
 from signwise.export import Plan, integer_plan, to_c
 from tools import cortex_m
 

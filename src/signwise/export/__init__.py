@@ -90,7 +90,7 @@ def c(
         >>> digits = sw.datasets.load("mnist").train_images[:16]
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     sw.export.c(sw.Program.load("lenet5-mnist-1bit"), folder, digits).weight_bytes
-        61760
+        61763
     """
     if not isinstance(program, Plan):
         if examples is None:

@@ -264,9 +264,11 @@ int {self.name}_run(const int8_t *input, int32_t *output, void *arena)
 
 def takes_blocks(layer: Layer) -> bool:
     """Whether ``signwise_binary_layer`` takes a layer; ``signwise_any_binary_layer`` takes all."""
+    if not layer.binary or layer.name != "conv":  # a dense layer has one pixel, and most of the lanes would be idle
+        return False
     width, channels = layer.weight.shape[2:]
     fits = (LANES - 1) + -(-width // layer.window.stride[1]) <= SLOTS
-    return layer.binary and layer.groups == 1 and channels % WINDOW == 0 and layer.window.dilation[1] == 1 and fits
+    return fits and layer.groups == 1 and channels % WINDOW == 0 and layer.window.dilation[1] == 1
 
 
 def block_words(layer: Layer) -> npt.NDArray[np.uint16]:
