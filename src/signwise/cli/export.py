@@ -93,7 +93,7 @@ def _c(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
     source = export.c(plan, out, name=arguments.name)
     lines = [
         f"{out}: {', '.join(source.files)}",
-        f"flash: {source.weight_bytes:,} bytes of weights, and 2,000 to 3,000 of code",
+        f"flash: {source.weight_bytes:,} bytes of weights, and 2,000 to 4,000 of code",
         f"memory: {source.arena_bytes:,} bytes, {arguments.name.upper()}_ARENA_BYTES",
     ]
     if arguments.validate:
