@@ -41,7 +41,8 @@ def kills(record: JsonObject) -> str:
 
 def _kills(found: JsonObject) -> tuple[str, str]:
     runs = "1 run" if found["runs"] == 1 else f"{found['runs']} runs"
-    return f"{found['kills']} kills in {runs}", f"{found['identical']} of {runs} end bit-identical"
+    end = "ends" if found["runs"] == 1 else "end"
+    return f"{found['kills']} kills in {runs}", f"{found['identical']} of {runs} {end} bit-identical"
 
 
 def runtime(record: JsonObject) -> str:
@@ -68,7 +69,11 @@ def runtime(record: JsonObject) -> str:
             )
         )
     if (found := parts.get("calls")) is not None:
-        rows.append(("memory of a process", f"{found['calls']:,} calls", f"{found['bytes_per_call']:g} bytes per call"))
+        growth = round(found["bytes_per_call"], 3) + 0.0  # no negative zero
+        what = f"{found['programs']} programs with every operation, in turn"
+        rows.append(
+            (f"memory of a process that runs {what}", f"{found['calls']:,} calls", f"{growth:g} bytes per call")
+        )
     if (found := parts.get("exhaustion")) is not None:
         rows.append(
             (
