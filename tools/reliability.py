@@ -69,10 +69,13 @@ def runtime(record: JsonObject) -> str:
             )
         )
     if (found := parts.get("calls")) is not None:
-        growth = round(found["bytes_per_call"], 3) + 0.0  # no negative zero
-        what = f"{found['programs']} programs with every operation, in turn"
+        slope = round(found["bytes_per_call"], 3) + 0.0  # no negative zero
         rows.append(
-            (f"memory of a process that runs {what}", f"{found['calls']:,} calls", f"{growth:g} bytes per call")
+            (
+                f"memory of a process that runs {found['programs']} programs with every operation in turn",
+                f"{found['calls']:,} calls",
+                f"{found['growth_bytes']:,} bytes more in all, {slope:g} per call",
+            )
         )
     if (found := parts.get("exhaustion")) is not None:
         rows.append(
