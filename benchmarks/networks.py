@@ -1,7 +1,7 @@
 """The networks that people have: trained with one bit, compiled, in 8 bits, and beside other engines.
 
-    python benchmarks/networks.py                      # about 5 minutes; writes results/networks.json
-    python benchmarks/networks.py U-Net --no-times     # some networks, without timings
+    python benchmarks/networks.py                         # about 5 minutes; writes results/networks.json
+    python benchmarks/networks.py U-Net --parts training  # some networks, without timings; other rows stay
 
 Each small network of ``small_networks.py`` is trained on its task for some seconds with what ``binarize_`` chooses by
 default, then compiled, saved and loaded. The record says what became of it:
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -42,27 +43,27 @@ TESTED = 1000  # examples
 CALIBRATED = 64
 
 
-def measure(name: str, steps: int, engines: Sequence[Engine], seconds: float) -> dict[str, Any]:
-    """Train, compile and measure one network."""
+def trained(name: str, steps: int) -> dict[str, Any]:
+    """Train and compile one network, and compare its programs with the model."""
     network = small.NETWORKS[name]
-    trained = small.train(network, steps)
+    made = small.train(network, steps)
     examples, target = network.task(TESTED, seed=1, test=True)
     with torch.no_grad():
-        expected = torch.cat([trained.model(part) for part in examples.split(100)]).numpy()
+        expected = torch.cat([made.model(part) for part in examples.split(100)]).numpy()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.sw"
-        sw.compile(trained.model, examples[:2]).save(path)
+        sw.compile(made.model, examples[:2]).save(path)
         program, file_bytes = Program.load(path), path.stat().st_size
     given = _array(examples)
     quantized = program.quantize(_array(network.task(CALIBRATED, seed=0)[0]))
     found, rounded = _run(program, given), _run(quantized, given)
     largest = float(np.abs(expected).max())
-    state = trained.model.state_dict()
+    state = made.model.state_dict()
     return {
         "name": name,
         "reads": network.reads,
-        "first_loss": float(np.mean(trained.losses[:10])),
-        "last_loss": float(np.mean(trained.losses[-10:])),
+        "first_loss": float(np.mean(made.losses[:10])),
+        "last_loss": float(np.mean(made.losses[-10:])),
         "state_bytes": sum(tensor.nbytes for tensor in state.values() if tensor.is_floating_point()),
         "file_bytes": file_bytes,
         "difference": float(np.abs(found - expected).max()) / largest,
@@ -72,8 +73,19 @@ def measure(name: str, steps: int, engines: Sequence[Engine], seconds: float) ->
             "float32": network.accuracy(torch.from_numpy(found), target),
             "int8": network.accuracy(torch.from_numpy(rounded), target),
         },
-        "times": times(Network(float32=program, int8=quantized, examples=given[:4]), engines, seconds),
     }
+
+
+def timed(name: str, engines: Sequence[Engine], seconds: float) -> list[dict[str, Any]]:
+    """The times of one network with random weights: speed does not depend on them."""
+    network = small.NETWORKS[name]
+    torch.manual_seed(0)
+    model, examples = network.build(), network.task(16, seed=0)[0]
+    sw.binarize_(model, example_input=examples[:2])
+    with torch.no_grad():
+        model(examples)  # batch-norm statistics to match
+    program, given = sw.compile(model.eval(), examples[:2]), _array(examples)
+    return times(Network(float32=program, int8=program.quantize(given), examples=given), engines, seconds)
 
 
 def times(network: Network, engines: Sequence[Engine], seconds: float) -> list[dict[str, Any]]:
@@ -118,23 +130,30 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", help="parts of names; all networks by default")
     parser.add_argument("--steps", type=int, default=150, help="of training")
     parser.add_argument("--seconds", type=float, default=6.0, help="of timing per network")
-    parser.add_argument("--no-times", action="store_true", help="leave out the other engines")
+    parser.add_argument("--parts", default="training,times", help="training, times, or both (the default)")
     parser.add_argument("--out", type=Path, default=Path("results/networks.json"), help="the record")
     parser.add_argument("--no-record", action="store_true", help="print only")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    engines = [] if arguments.no_times else [engine for engine in ENGINES.values() if not engine.missing()]
-    rows = []
+    engines = [engine for engine in ENGINES.values() if not engine.missing()]
+    made: dict[str, dict[str, Any]] = {}
     for name in small.NETWORKS:
         if arguments.networks and not any(part in name for part in arguments.networks):
             continue
+        made[name] = {"name": name}
         try:
-            rows.append(measure(name, arguments.steps, engines, arguments.seconds))
+            if "training" in arguments.parts:
+                made[name] |= trained(name, arguments.steps)
+            if "times" in arguments.parts:
+                made[name]["times"] = timed(name, engines, arguments.seconds)
         except SignwiseError as error:
             raise SystemExit(f"{name}: {error}") from None
-        print(rows[-1], flush=True)
-    if not arguments.no_record:
-        record = {"steps": arguments.steps, "tested": TESTED, "networks": rows}
+        print(made[name], flush=True)
+    if not arguments.no_record:  # parts of networks replace only what they measured
+        rows = json.loads(arguments.out.read_text())["networks"] if arguments.out.exists() else []
+        known = {row["name"]: row for row in rows}
+        merged = [known.get(name, {}) | made.get(name, {}) for name in small.NETWORKS if name in {*known, *made}]
+        record = {"steps": arguments.steps, "tested": TESTED, "networks": merged}
         write_record(arguments.out, record, "onnxruntime", "openvino", "MNN")
 
 

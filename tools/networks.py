@@ -92,7 +92,7 @@ def _quality(row: JsonObject) -> str:
 
 
 def _times(row: JsonObject, precision: str) -> str:
-    timed = [found for found in row["times"] if found["precision"] == precision and "seconds" in found]
+    timed = [found for found in row.get("times", []) if found["precision"] == precision and "seconds" in found]
     ours = next((found["seconds"] for found in timed if found["engine"] == "signwise"), None)
     peer = min((found for found in timed if not found["ours"]), key=lambda found: found["seconds"], default=None)
     if ours is None:
