@@ -159,9 +159,9 @@ def train(
 def try_training(build: Callable[[], Case], case: Case, label: str) -> dict[str, Any]:
     """The losses of the binary model, and of what explains them where they do not fall.
 
-    Thirty steps are few: ζ rises over the last three of them, and the last loss of a network of small filters is that of
-    the shock. So such a model trains once more over four times the steps, with ζ rising over the second half, and the
-    float model as before.
+    Thirty steps are few: ζ rises over the last three of them, and the last loss of a network of small filters is that
+    of the shock. So such a model trains once more over four times the steps, with ζ rising over the second half, and
+    the float model as before.
     """
     optimizer, start = OPTIMIZERS[label], copy.deepcopy(case.model.state_dict())
     schedule = sw.BinarizationSchedule(total_steps=STEPS, t_alpha=0.5)
