@@ -2,9 +2,9 @@
 
     python -m benchmarks.language_model_loss --runs build/language-models
 
-Trains with ``examples/language_model/train.py``. First come short trials, which choose the learning rate of each method,
-and the scale of the paper's, by the loss on the validation part; then a run per method and seed. Runs that are done
-stay; one that was interrupted resumes. Everything enters ``results/language-model.json``.
+Trains with ``examples/language_model/train.py``. First come short trials, which choose the learning rate of each
+method, and the scale of the paper's, by the loss on the validation part; then a run per method and seed. Runs that
+are done stay; one that was interrupted resumes. Everything enters ``results/language-model.json``.
 """
 
 from __future__ import annotations
