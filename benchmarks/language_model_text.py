@@ -51,7 +51,7 @@ def main() -> None:
         "trained": {
             key: trained[key] for key in ("settings", "bits_per_byte", "weights", "binary_weights", "revision")
         },
-        "transcript": transcript(options.run / "model.sw"),
+        "transcript": transcript(options.run / "model.sw", trained["settings"]["context"]),
         "agreement": agreement(options.run),
         "speed": [
             timed(name, folder, threads, options.tokens, options.rounds)
@@ -71,10 +71,14 @@ def make_large(folder: Path) -> None:
     sw.compile_decoder(model).save(folder / "model.sw")
 
 
-def transcript(path: Path) -> dict[str, Any]:
+def transcript(path: Path, context: int) -> dict[str, Any]:
+    """A likeliest and a drawn continuation, as long as the windows of the training."""
     generator = sw.Generator(path)
     draws = {"greedy": 0.0, "drawn": 0.7}
-    texts = {name: generator.generate(PROMPT.encode(), 200, temperature=value) for name, value in draws.items()}
+    texts = {
+        name: generator.generate(PROMPT.encode(), context - len(PROMPT), temperature=value)
+        for name, value in draws.items()
+    }
     found = {name: bytes(text).decode(errors="replace") for name, text in texts.items()}
     return {"prompt": PROMPT, "temperature": draws["drawn"], "seed": 0, **found}
 

@@ -21,7 +21,7 @@ class Dense {
   public:
     static constexpr Order kReads = Order::planes, kWrites = Order::planes;
 
-    // block_scales [filter][block]; empty where there is one block.
+    // block_scales [filter][block]; may be empty.
     static Dense binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed,
                         const std::vector<float>& block_scales, const Kernels& kernels);
     static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
@@ -45,7 +45,7 @@ class Dense {
     void look_up(int64_t first, int64_t count, const float* tables, float* sums, float* part) const;
 
     int64_t inputs_, filters_, blocks_ = 1;
-    std::vector<float> block_scales_;  // [block][filter]; empty where there is one block
+    std::vector<float> block_scales_;  // [block][filter]; may be empty
     const Kernels* kernels_;
     std::vector<float> weights_;
     std::vector<uint8_t> bits_;
@@ -96,7 +96,7 @@ bool Dense::run_together(int64_t vectors, const Tensor& input, const Epilogue& e
     ConvolutionShape shape;
     shape.in_channels = inputs_;
     shape.out_channels = filters_;
-    if (blocks_ > 1) return false;
+    if (!block_scales_.empty()) return false;
     const SignBits bits(bits_.data(), inputs_);
     const bool integer = is_binary() && !input.is_float();
     if (integer && vectors >= kManyByteVectors && ByteLayer::suits(shape, *kernels_)) {
@@ -122,8 +122,8 @@ void Dense::look_up(int64_t first, int64_t count, const float* tables, float* su
         const uint32_t* words =
             reinterpret_cast<const uint32_t*>(words_.data()) + (block * vectors + first) * word_count_ * lanes;
         const float* built = tables + block * word_count_ * kernels.word_tables * lanes;
-        kernels.lookup(words, word_count_, count, built, (blocks_ > 1 ? part : sums) + filter);
-        if (blocks_ == 1) return;
+        kernels.lookup(words, word_count_, count, built, (block_scales_.empty() ? sums : part) + filter);
+        if (block_scales_.empty()) return;
         // sums = scale * part + sums, as the epilogue of a layer whose residual is what the blocks before have given.
         Epilogue added{};
         added.scale = block_scales_.data() + block * filters_;
