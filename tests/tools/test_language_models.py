@@ -28,7 +28,7 @@ def test_the_ratio_of_speeds_is_the_inverse_of_the_times() -> None:
         "seconds": {"signwise": [0.001], "llama_cpp": [0.002]},
         "median_seconds": {"signwise": 0.001, "llama_cpp": 0.002},
     }  # fmt: skip
-    assert "| 1 | 1,000 | 500 | 2.0 |" in language_models.speed({**ORIGIN, "speed": [row]})
+    assert "binary weights | 1,000 | 500 | 2.0 |" in language_models.speed({**ORIGIN, "speed": [row]})
 
 
 def test_large_models_are_counted_from_the_measured_steps() -> None:
