@@ -98,7 +98,7 @@ def bare_loop(chosen: Recipe, data: TrainingData) -> Callable[[int], None]:
 def compare(name: str, bits: int, turns: int) -> dict[str, Any]:
     """CPU time per step of both in milliseconds, and the engine's overhead in percent."""
     # Neither augments: augmentation belongs to the recipe, not to the engine.
-    chosen = get_recipe(name, bits).changed(flip=False, translate=0, zoom=0.0)
+    chosen = get_recipe(name, bits).changed(flip=False, translate=0, zoom=0.0, rotate=0.0)
     # Enough images that no epoch ends, because that would add an evaluation.
     data = standardized_data(random_images(chosen.dataset, chosen.batch_size * (turns + 2)), CPU)
     with tempfile.TemporaryDirectory() as folder:

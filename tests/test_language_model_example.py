@@ -34,8 +34,10 @@ def train(folder: Path, processes: int) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def loss_of(folder: Path) -> float:
-    return float(json.loads((folder / "record.json").read_text())["bits_per_byte"])
+def losses_of(folder: Path) -> list[object]:
+    record = json.loads((folder / "record.json").read_text())
+    assert [entry["step"] for entry in record["curve"]] == [2, 4, 6]
+    return [record["bits_per_byte"], record["curve"]]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -50,5 +52,5 @@ def test_a_killed_run_resumes_to_the_same_loss(processes: int, tmp_path: Path) -
     running.send_signal(signal.SIGKILL if processes == 1 else signal.SIGTERM)
     running.wait(timeout=60)
     train(killed, processes)
-    assert loss_of(killed) == loss_of(whole)
+    assert losses_of(killed) == losses_of(whole)
     assert (killed / "model.gguf").read_bytes() == (whole / "model.gguf").read_bytes()

@@ -3,8 +3,9 @@
     python examples/language_model/train.py --out runs/kjv
     torchrun --standalone --nproc-per-node 2 examples/language_model/train.py --out runs/kjv --shard
 
-Run the same command again after an interruption: it continues from its checkpoint. ``record.json`` holds the
-validation loss in bits per byte, with everything that it depends on.
+Run the same command again after an interruption: it continues from its checkpoint. ``record.json`` holds the losses in
+bits per byte, with everything that they depend on. The last twentieth of the text is the test part; the twentieth
+before it is for validation, and the rest for training. Choose settings on the validation part.
 """
 
 from __future__ import annotations
@@ -36,11 +37,14 @@ from signwise.provenance import write_record
 METHODS: dict[str, sw.Method | None] = {
     "float": None,
     "group_transform": sw.GroupTransform(scale="learned", block=128),
+    "group_transform_mean": sw.GroupTransform(scale="mean", block=128),
     "mean_sign": sw.MeanSign(block=128),
     "ternary": sw.Ternary(),
 }
-VALIDATION = 128  # windows
-HELD_OUT = 20  # one part in so many, the last, is kept for validation
+Curve = list[dict[str, float]]  # losses during training, one entry per checkpoint
+HELD_OUT = 20  # the last part in so many is for tests, the one before it for validation
+WINDOWS = 256  # of each of these parts, for the last losses
+CURVE_WINDOWS = 32  # of the validation part, for the loss during training
 
 
 def arguments() -> argparse.Namespace:
@@ -48,11 +52,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("text", nargs="*", type=Path, help="text files; the King James Bible by default")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoint, record and model.gguf")
     parser.add_argument("--method", choices=METHODS, default="group_transform")
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--batch", type=int, default=16, help="windows per step, over all processes together")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=8, help="windows per step, over all processes together")
     parser.add_argument("--context", type=int, default=128, help="bytes per window")
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints")
@@ -72,11 +76,11 @@ def read_corpus(files: Sequence[Path]) -> bytes:
     return subprocess.run(["bible", "-f", "Gen1:1-Rev22:21"], capture_output=True, check=True).stdout
 
 
-def split(corpus: bytes) -> tuple[Tensor, Tensor]:
-    """Tokens to train on and to validate on: one token per byte."""
+def split(corpus: bytes) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, one per byte, to train on, to validate on and to test on."""
     tokens = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
-    kept = len(tokens) - len(tokens) // HELD_OUT
-    return tokens[:kept], tokens[kept:]
+    part = len(tokens) // HELD_OUT
+    return tokens[: -2 * part], tokens[-2 * part : -part], tokens[-part:]
 
 
 def batch_of(tokens: Tensor, step: int, seed: int, count: int, length: int) -> Tensor:
@@ -96,6 +100,15 @@ def bits_per_byte(scores: Tensor, tokens: Tensor) -> Tensor:
     return F.cross_entropy(scores.float().flatten(0, 1), tokens.flatten()) / math.log(2)
 
 
+@torch.no_grad()
+def loss_of(model: nn.Module, tokens: Tensor, count: int, length: int) -> float:
+    """The loss of the deployed weights, in float32, over ``count`` windows of the tokens."""
+    model.eval()
+    parts = windows(tokens, count, length).split(16)
+    losses = [bits_per_byte(model(part[:, :-1]), part[:, 1:]) * len(part) for part in parts]
+    return float(torch.stack(losses).sum()) / count
+
+
 def main() -> None:
     options = arguments()
     if "RANK" not in os.environ:
@@ -110,7 +123,7 @@ def main() -> None:
 
 def train(options: argparse.Namespace, rank: int, size: int) -> None:
     torch.manual_seed(options.seed)
-    train_tokens, test_tokens = split(read_corpus(options.text))
+    train_tokens, validation_tokens, test_tokens = split(read_corpus(options.text))
     config = sw.models.LlamaConfig(
         hidden_size=options.width,
         intermediate_size=3 * options.width,
@@ -123,7 +136,7 @@ def train(options: argparse.Namespace, rank: int, size: int) -> None:
         sw.binarize_(model, method=method)
     if options.shard:
         shard_(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     decay = sw.LinearDecay(total_steps=options.steps, warmup_steps=options.steps // 20)
     if method is not None:
         # Half of the steps for α, and ζ rises over the second half: relaxed weights start far from binary.
@@ -132,7 +145,7 @@ def train(options: argparse.Namespace, rank: int, size: int) -> None:
     scheduler = None if method is not None else torch.optim.lr_scheduler.LambdaLR(optimizer, decay.learning_rate_factor)
     options.out.mkdir(parents=True, exist_ok=True)
     checkpoint = options.out / "checkpoint.pt"
-    start = load(checkpoint, model, optimizer, scheduler)
+    start, curve = load(checkpoint, model, optimizer, scheduler)
     for step in range(start, options.steps):
         model.train()
         tokens = batch_of(train_tokens, step, options.seed, options.batch, options.context).chunk(size)[rank]
@@ -145,10 +158,17 @@ def train(options: argparse.Namespace, rank: int, size: int) -> None:
         if scheduler is not None:
             scheduler.step()
         if (step + 1) % options.save_every == 0 or step + 1 == options.steps:
-            save(checkpoint, model, optimizer, scheduler, step + 1, rank)
+            validation = loss_of(model, validation_tokens, CURVE_WINDOWS, options.context)
+            curve.append({"step": step + 1, "training": loss.item(), "validation": validation})
+            save(checkpoint, model, optimizer, scheduler, curve, rank)
             if rank == 0:
-                print(f"step {step + 1}/{options.steps}  {loss.item():.3f} bits per byte", flush=True)
-    finish(model, test_tokens, options, rank)
+                both = f"{loss.item():.3f} bits per byte in training, {validation:.3f} deployed in validation"
+                print(f"step {step + 1}/{options.steps}  {both}", flush=True)
+    losses = {
+        "validation": loss_of(model, validation_tokens, WINDOWS, options.context),
+        "test": loss_of(model, test_tokens, WINDOWS, options.context),
+    }
+    finish(model, {"bits_per_byte": losses, "curve": curve}, options, rank)
 
 
 def shard_(model: sw.models.Llama) -> None:
@@ -157,21 +177,22 @@ def shard_(model: sw.models.Llama) -> None:
     fully_shard(model)
 
 
-def save(path: Path, model: nn.Module, optimizer: Any, scheduler: Any, step: int, rank: int) -> None:
+def save(path: Path, model: nn.Module, optimizer: Any, scheduler: Any, curve: Curve, rank: int) -> None:
     weights, moments = get_state_dict(
         model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
     )
     if rank == 0:
-        state = {"step": step, "model": weights, "optimizer": moments}
+        state = {"curve": curve, "model": weights, "optimizer": moments}
         if scheduler is not None:
             state["scheduler"] = scheduler.state_dict()
         with atomic_write(path) as file:
             torch.save(state, file)
 
 
-def load(path: Path, model: nn.Module, optimizer: Any, scheduler: Any) -> int:
+def load(path: Path, model: nn.Module, optimizer: Any, scheduler: Any) -> tuple[int, Curve]:
+    """The step to start from and the losses so far."""
     if not path.exists():
-        return 0
+        return 0, []
     state = torch.load(path, weights_only=True)
     set_state_dict(
         model,
@@ -182,17 +203,12 @@ def load(path: Path, model: nn.Module, optimizer: Any, scheduler: Any) -> int:
     )
     if scheduler is not None:
         scheduler.load_state_dict(state["scheduler"])
-    step: int = state["step"]
-    return step
+    curve: Curve = state["curve"]
+    return int(curve[-1]["step"]), curve
 
 
-@torch.no_grad()
-def finish(model: sw.models.Llama, test_tokens: Tensor, options: argparse.Namespace, rank: int) -> None:
-    """Validate the deployed weights, write the record, and the file for llama.cpp."""
-    model.eval()
-    parts = windows(test_tokens, VALIDATION, options.context).split(16)
-    losses = [bits_per_byte(model(tokens[:, :-1]), tokens[:, 1:]) * len(tokens) for tokens in parts]
-    loss = float(torch.stack(losses).sum()) / VALIDATION
+def finish(model: sw.models.Llama, result: dict[str, Any], options: argparse.Namespace, rank: int) -> None:
+    """Write the record, and the file for llama.cpp."""
     # All processes take part in gathering what is sharded; the first one writes.
     weights = get_state_dict(model, (), options=StateDictOptions(full_state_dict=True, cpu_offload=True))[0]
     if rank != 0:
@@ -206,11 +222,13 @@ def finish(model: sw.models.Llama, test_tokens: Tensor, options: argparse.Namesp
     for _, layer in sw.binary_layers(whole):
         layer.set_progress_(alpha=1.0, zeta=6.0, progress=1.0)
     total = sum(weight.numel() for weight in whole.parameters())
-    result = {"bits_per_byte": loss, "weights": total, "binary_weights": binary, "settings": settings}
-    write_record(options.out / "record.json", result)
-    print(f"validation: {loss:.3f} bits per byte; {options.out / 'record.json'}")
+    result |= {"weights": total, "binary_weights": binary, "settings": settings}
     if options.method != "ternary":  # three values do not fit into one bit
-        print(sw.export.gguf(whole, options.out / "model.gguf", name=f"bytes, {options.method}"))
+        report = sw.export.gguf(whole.eval(), options.out / "model.gguf", name=f"bytes, {options.method}")
+        print(report)
+        result["gguf_bytes"] = report.bytes
+    write_record(options.out / "record.json", result)
+    print(f"test: {result['bits_per_byte']['test']:.3f} bits per byte; {options.out / 'record.json'}")
 
 
 if __name__ == "__main__":

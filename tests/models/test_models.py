@@ -24,6 +24,7 @@ every_model = pytest.mark.parametrize("name", models.MODELS)
         ("resnet20", 267_264),
         ("vgg_fast", 1_967_616),
         ("tiny_cnn", 46_080),
+        ("resnet8", 73_728),
     ],
 )
 @pytest.mark.parametrize("num_classes", [10, 100])
@@ -56,6 +57,7 @@ def test_as_many_weights_become_binary_as_documented(name: str, binary_weights: 
             1_706_688 * 32**2 + 6_912_000 * 16**2 + 27_648_000 * 8**2 + 6_400,
         ),
         ("resnet20", 432 + 267_264 + 2 * 688 + 650, 14_256 * 32**2 + 50_688 * 16**2 + 202_752 * 8**2 + 640),
+        ("resnet8", 432 + 73_728 + 2 * 240 + 650, (432 + 4_608) * 32**2 + 13_824 * 16**2 + 55_296 * 8**2 + 640),
         (
             "vgg_fast",
             312 + 1_967_616 + 2 * 1_152 + 2_570,

@@ -159,6 +159,21 @@ def test_zoom_magnifies_by_its_scale() -> None:
     assert torch.allclose(areas, (16 * views.scale) ** 2, rtol=0.05)
 
 
+def test_rotation_stays_in_its_range_and_fills_it() -> None:
+    angle = Augment(rotate=30).draw(4000, seeded()).angle.rad2deg()
+    assert angle.min() >= -30 and angle.max() <= 30
+    assert angle.min() < -29 and angle.max() > 29 and abs(angle.mean()) < 1
+
+
+def test_rotation_turns_about_the_centre_and_keeps_shapes_in_images_that_are_not_square() -> None:
+    augment, images = Augment(rotate=90), torch.randn(1, 2, 5, 9)
+    views = augment.draw(1, seeded())._replace(angle=torch.tensor([torch.pi / 2]))
+    turned = augment.apply(images, views)
+    # The middle 5x5 pixels turn by a quarter; what they show was beside them before.
+    assert torch.allclose(turned[..., 2:7], images[..., 2:7].rot90(1, (2, 3)), atol=1e-5)
+    assert turned[..., :2].abs().max() < 1e-5 and turned[..., 7:].abs().max() < 1e-5
+
+
 def test_a_part_of_a_batch_is_seen_as_in_the_whole_batch() -> None:
     augment, images = Augment(flip=True, translate=2, zoom=0.1), torch.randn(8, 3, 16, 16)
     views = augment.draw(8, seeded())
@@ -178,6 +193,7 @@ def test_augmented_images_have_the_type_of_the_images() -> None:
         ({"zoom": 1.0}, "zoom"),
         ({"zoom": -0.1}, "zoom"),
         ({"zoom": float("nan")}, "zoom"),
+        ({"rotate": 181.0}, "rotate"),
     ],
 )
 def test_augmentation_outside_its_range_is_refused_by_name(options: dict[str, float], message: str) -> None:

@@ -56,6 +56,7 @@ _HELP = {
     "flip": "mirror each training image with probability 1/2",
     "translate": "shift training images by up to this many pixels",
     "zoom": "zoom training images by up to this fraction",
+    "rotate": "rotate training images by up to this many degrees",
     "reestimate_batch_norm": "training images to re-estimate batch norm on before each evaluation",
     "seed": "seed of initialization, order and augmentation",
     "train_samples": "train on the first N images only, for a quick look",

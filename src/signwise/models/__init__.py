@@ -13,7 +13,7 @@ from torch import nn
 from signwise.models.imported import imported_model
 from signwise.models.lenet import lenet5
 from signwise.models.llama import Llama, LlamaConfig, llama
-from signwise.models.resnet import resnet18, resnet20, wrn28_10
+from signwise.models.resnet import resnet8, resnet18, resnet20, wrn28_10
 from signwise.models.standardize import Standardize
 from signwise.models.tiny_cnn import tiny_cnn
 from signwise.models.vgg import vgg_small
@@ -23,6 +23,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet5": lenet5,
     "vgg_small": vgg_small,
     "vgg_fast": vgg_fast,
+    "resnet8": resnet8,
     "resnet18": resnet18,
     "resnet20": resnet20,
     "wrn28_10": wrn28_10,
@@ -42,6 +43,7 @@ __all__ = [
     "imported_model",
     "lenet5",
     "llama",
+    "resnet8",
     "resnet18",
     "resnet20",
     "tiny_cnn",

@@ -94,6 +94,27 @@ class PreActivationBlock(nn.Module):
         return out
 
 
+def resnet8(num_classes: int = 10) -> nn.Sequential:
+    """ResNet-8 for 32x32 images: one basic block at each of 16, 32 and 64 channels.
+
+    The network of the image-classification task of MLPerf Tiny (C. Banbury et al., https://arxiv.org/abs/2106.07597),
+    with shortcuts without weights instead of 1x1 convolutions. Small enough for a microcontroller: with all but its
+    first and last layer binarized, it has 73,728 binary weights.
+
+    Args:
+        num_classes: the number of outputs.
+
+    Returns:
+        A model from (N, 3, 32, 32) to (N, num_classes).
+
+    Example:
+        >>> import torch
+        >>> resnet8().eval()(torch.zeros(1, 3, 32, 32)).shape
+        torch.Size([1, 10])
+    """
+    return _resnet((16, 32, 64), blocks=1, num_classes=num_classes)
+
+
 def resnet18(num_classes: int = 10) -> nn.Sequential:
     """ResNet-18 for 32x32 images: two basic blocks at each of 64, 128, 256 and 512 channels.
 

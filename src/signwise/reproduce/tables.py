@@ -34,6 +34,7 @@ NETWORKS = {
     "lenet5": "LeNet5",
     "vgg_small": "VGG-Small",
     "vgg_fast": "VGG-Fast",
+    "resnet8": "ResNet-8",
     "resnet18": "ResNet-18",
     "resnet20": "ResNet-20",
     "wrn28_10": "WRN-28-10",

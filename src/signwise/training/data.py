@@ -8,6 +8,7 @@ step t, every process of a distributed run knows the order of all, and no random
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -145,6 +146,8 @@ class Views(NamedTuple):
     """(N, 2) whole pixels to the right and downwards, before mirroring and zoom."""
     scale: Tensor
     """(N,) magnification."""
+    angle: Tensor
+    """(N,) rotation about the centre, in radians."""
 
     def part(self, rows: slice) -> Views:
         """The views of some of the images, for a process that holds a part of the batch."""
@@ -153,19 +156,20 @@ class Views(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Random mirroring, translation and zoom of a whole batch in one pass, on the images' device.
+    """Random mirroring, translation, zoom and rotation of a whole batch in one pass, on the images' device.
 
-    Measured from the centre, column u of the result shows column x of the image,
+    Measured from the centre, column u and row v of the result show column x and row y of the image,
 
-        x = m * u / s - d,    m = +1 or -1,  s in [1 - zoom, 1 + zoom],  d in {-translate, ..., translate}
+        x = (m u cos θ - v sin θ) / s - d,    y = (m u sin θ + v cos θ) / s - e
 
-    Rows use the same formula with their own d, the same s, and m = 1. Pixels outside the image are zero, the mean of a
-    standardized image.
+    with m = +1 or -1, s in [1 - zoom, 1 + zoom], d and e in {-translate, ..., translate} and θ in [-rotate, rotate].
+    Pixels outside the image are zero, the mean of a standardized image.
 
     Args:
         flip: mirror each image with probability 1/2.
         translate: the largest shift in whole pixels, in each direction.
         zoom: the largest change of the magnification, in [0, 1).
+        rotate: the largest angle in degrees, in [0, 180].
 
     Example:
         >>> images = torch.arange(4.0).reshape(1, 1, 2, 2)
@@ -176,17 +180,20 @@ class Augment:
     flip: bool = False
     translate: int = 0
     zoom: float = 0.0
+    rotate: float = 0.0
 
     def __post_init__(self) -> None:
         if self.translate < 0:
             raise SignwiseError(f"translate must not be negative, got {self.translate}")
         if not 0 <= self.zoom < 1:
             raise SignwiseError(f"zoom must be in [0, 1), got {self.zoom}")
+        if not 0 <= self.rotate <= 180:
+            raise SignwiseError(f"rotate must be in [0, 180], got {self.rotate}")
 
     @property
     def is_identity(self) -> bool:
         """Whether images stay as they are."""
-        return not (self.flip or self.translate or self.zoom)
+        return not (self.flip or self.translate or self.zoom or self.rotate)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Augment a batch.
@@ -208,26 +215,31 @@ class Augment:
         mirrored = torch.zeros(count, dtype=torch.bool, device=device)
         shift = torch.zeros(count, 2, dtype=torch.long, device=device)
         scale = torch.ones(count, device=device)
+        angle = torch.zeros(count, device=device)
         if self.flip:
             mirrored = torch.rand(count, generator=generator, device=device) < 0.5
         if self.translate:
             shift = torch.randint(-self.translate, self.translate + 1, (count, 2), generator=generator, device=device)
         if self.zoom:
             scale += self.zoom * (2 * torch.rand(count, generator=generator, device=device) - 1)
-        return Views(mirrored, shift, scale)
+        if self.rotate:
+            angle = math.radians(self.rotate) * (2 * torch.rand(count, generator=generator, device=device) - 1)
+        return Views(mirrored, shift, scale, angle)
 
     def apply(self, images: Tensor, views: Views) -> Tensor:
         """Transform each image by its view."""
-        mirrored, shift, scale = (values.to(images.device, non_blocking=True) for values in views)
+        mirrored, shift, scale, angle = (values.to(images.device, non_blocking=True) for values in views)
         height, width = images.shape[-2:]
-        inverse = (1 / scale).to(images.dtype)
-        # affine_grid measures from -1 to 1 over the whole image, edge to edge.
+        cosine, sine = (angle.cos() / scale).to(images.dtype), (angle.sin() / scale).to(images.dtype)
+        # affine_grid measures from -1 to 1 over the whole image, edge to edge, also if it is not square.
         theta = images.new_zeros(len(images), 2, 3)
-        theta[:, 0, 0] = torch.where(mirrored, -inverse, inverse)
-        theta[:, 1, 1] = inverse
+        theta[:, 0, 0] = torch.where(mirrored, -cosine, cosine)
+        theta[:, 0, 1] = -sine * (height / width)
+        theta[:, 1, 0] = torch.where(mirrored, -sine, sine) * (width / height)
+        theta[:, 1, 1] = cosine
         theta[:, 0, 2] = -2 / width * shift[:, 0]
         theta[:, 1, 2] = -2 / height * shift[:, 1]
         grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-        # Without zoom every pixel lands on a pixel: nearest gives the same result as bilinear, and is cheaper.
-        mode = "bilinear" if self.zoom else "nearest"
+        # Without zoom and rotation every pixel lands on a pixel: nearest gives the same result, and is cheaper.
+        mode = "bilinear" if self.zoom or self.rotate else "nearest"
         return F.grid_sample(images, grid, mode=mode, padding_mode="zeros", align_corners=False)

@@ -86,6 +86,7 @@ class Recipe:
         flip: mirror each training image with probability 1/2.
         translate: shift training images by up to this many pixels.
         zoom: zoom training images by up to this fraction.
+        rotate: rotate training images by up to this many degrees.
         reestimate_batch_norm: training images on which batch norm is re-estimated before each evaluation.
         seed: seed of initialization, order and augmentation.
         train_samples: train on the first N images only.
@@ -135,6 +136,7 @@ class Recipe:
     flip: bool = False
     translate: int = 0
     zoom: float = 0.0
+    rotate: float = 0.0
     reestimate_batch_norm: int = 0
     seed: int = 0
     train_samples: int | None = None
@@ -155,6 +157,7 @@ class Recipe:
             self._check(name, 0 < getattr(self, name) < math.inf, "positive")
         for name in ("weight_decay", "momentum", "label_smoothing", "zoom"):
             self._check(name, 0 <= getattr(self, name) < 1, "in [0, 1)")
+        self._check("rotate", 0 <= self.rotate <= 180, "in [0, 180]")
         self._check("zeta_ramp", 0 <= self.zeta_ramp <= 1, "in [0, 1]")
         self._check("batch_norm_momentum", 0 < self.batch_norm_momentum <= 1, "in (0, 1]")
         self._check("batch_norm_epsilon", 0 < self.batch_norm_epsilon < math.inf, "positive")

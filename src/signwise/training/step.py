@@ -207,7 +207,7 @@ class Stepper:
         self.signs: dict[str, Tensor] = {}
         # Reading the loss makes the CPU wait for an accelerator, so there it is read only now and then.
         self.check_every = 1 if world.device.type == "cpu" else 20
-        self._augment = Augment(flip=recipe.flip, translate=recipe.translate, zoom=recipe.zoom)
+        self._augment = Augment(flip=recipe.flip, translate=recipe.translate, zoom=recipe.zoom, rotate=recipe.rotate)
         self._generator = torch.Generator()
         self._bfloat16 = bool(options.bfloat16)
         _use_channels_last_(model, world)
