@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread per process: the tests start several processes and never measure time.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test test-fast test-integrations test-native test-aarch64 test-llama fuzz stress-threads stress-memory reliability kill-test lint \
+.PHONY: setup test test-fast differential test-integrations test-models test-native test-aarch64 test-llama fuzz stress-threads stress-memory reliability kill-test lint \
         quickstart render docs package wheels wasm web test-web clean
 
 setup: $(VENV)/.installed
@@ -31,6 +31,15 @@ test-fast: setup
 test-integrations: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,integrations]'
 	$(BIN)/python -m pytest tests/integrations tests/docs -k "integrations or trainers or hub" src/signwise/integrations
+
+# Models of transformers, timm and diffusers through binarize_ and compile, with these packages installed.
+test-models: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers timm diffusers
+	$(BIN)/python -m pytest tests/compiler/test_other_packages.py
+
+# Random programs, native against numpy, on every instruction set of this machine; writes results/differential.json.
+differential: setup
+	$(BIN)/python benchmarks/differential.py
 
 lint: setup
 	$(BIN)/ruff check .

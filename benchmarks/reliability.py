@@ -1,6 +1,6 @@
 """How the native runtime holds out: figures for ``results/reliability-native.json``, one part per command.
 
-    python benchmarks/reliability.py fuzz build/fuzz.json          # counts that tests/fuzz_file.py wrote
+    python benchmarks/reliability.py fuzz build/fuzz.json          # counts that tests/fuzz_file.py wrote, added up
     python benchmarks/reliability.py threads build/threads/thread_stress --seconds 60
     python benchmarks/reliability.py calls --count 1000000         # bytes of memory per call
     python benchmarks/reliability.py exhaustion                    # less and less memory, a process each
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import time
@@ -25,6 +26,9 @@ import numpy as np
 import signwise as sw
 from signwise.provenance import now, revision, write_record
 from signwise.runtime import native
+
+LARGEST_BATCH = 4
+POINTS = 100  # at which the memory is looked at
 
 # A process with few KiB of address space left once it is loaded. It must compute or raise, and then work again.
 EXHAUSTED = """
@@ -52,7 +56,10 @@ print(outcome)
 
 def fuzz(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     # The fuzzer ends at the first crash or report, so whatever it has written is clean.
-    return json.loads(arguments.counts.read_text()), True
+    parts = [json.loads(path.read_text()) for path in arguments.counts]
+    found: dict[str, Any] = {name: sum(part[name] for part in parts) for name in ("files", "refused", "loaded", "run")}
+    found["slowest_seconds"] = max(part["slowest_seconds"] for part in parts)
+    return found | {"seconds": max(part["seconds"] for part in parts)}, True
 
 
 def threads(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -71,24 +78,34 @@ def threads(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 
 def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    """The memory that the process itself has allocated: pages of files come and go as the system likes."""
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
 
 
 def calls(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    session = sw.load("lenet5-mnist-1bit", threads=arguments.threads)
-    examples = np.random.default_rng(0).random((16, 1, 28, 28), np.float32)
-    sizes, begun, points = [], time.perf_counter(), 100
-    for batch in range(1, len(examples) + 1):  # every plan is made
-        session(examples[:batch])
-    for point in range(points):
-        for i in range(arguments.count // points):
-            session(examples[: 1 + (point + i) % len(examples)])
-        sizes.append(resident_bytes())
+    """LeNet5 and the programs of the fuzzer, which have every operation, in turn and with batches of 1 to 4."""
+    fuzz = runpy.run_path(str(Path(__file__).parents[1] / "tests" / "fuzz_file.py"))
+    lenet5 = sw.load("lenet5-mnist-1bit", threads=arguments.threads)
+    programs = [lenet5.program, *(program() for program in fuzz["SEEDS"])]
+    sessions = [lenet5, *(program.session(arguments.threads) for program in programs[1:])]
+    examples = [fuzz["random_inputs"](program, seed=1, count=LARGEST_BATCH) for program in programs]
+    shared = [(which, batch) for batch in range(1, LARGEST_BATCH + 1) for which in range(len(sessions))]
+    rounds = -(-arguments.count // (len(shared) * POINTS))
+    sizes, begun = [], time.perf_counter()
+    for point in range(1 + POINTS):  # the first point makes every plan
+        for _ in range(rounds if point else 1):
+            for which, batch in shared:
+                sessions[which](*(part[:batch] for part in examples[which]))
+        if point:
+            sizes.append(resident_bytes())
     # The first tenth belongs to the allocator, which settles.
-    settled = sizes[points // 10 :]
-    slope = np.polyfit(np.arange(len(settled)) * (arguments.count // points), settled, 1)[0]
+    settled = sizes[POINTS // 10 :]
+    slope = np.polyfit(np.arange(len(settled)) * (rounds * len(shared)), settled, 1)[0]
     found = {
-        "calls": arguments.count // points * points,
+        "calls": rounds * len(shared) * POINTS,
+        "programs": len(programs),
         "threads": arguments.threads,
         "seconds": round(time.perf_counter() - begun),
         "bytes_per_call": round(float(slope), 3),
@@ -116,7 +133,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/reliability-native.json"), help="the record")
     commands = parser.add_subparsers(dest="command", required=True)
     fuzzed = commands.add_parser("fuzz")
-    fuzzed.add_argument("counts", type=Path)
+    fuzzed.add_argument("counts", type=Path, nargs="+", help="of one fuzzer, or of several with other seeds")
     fuzzed.set_defaults(measure=fuzz)
     threaded = commands.add_parser("threads")
     threaded.add_argument("program", type=Path)

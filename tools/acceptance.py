@@ -48,6 +48,12 @@ def _row(name: str, entry: JsonObject) -> tuple[str, ...]:
 def _losses(entry: JsonObject, optimizer: str) -> str:
     if optimizer not in entry:
         return "–"
-    shown = " → ".join(f"{loss:.3g}" for loss in entry[optimizer])
-    plain = entry.get(f"{optimizer}, float")
-    return shown if plain is None else f"{shown} (float {' → '.join(f'{loss:.3g}' for loss in plain)})"
+    shown = _arrow(entry[optimizer])
+    others = {name: entry.get(f"{optimizer}, {name}") for name in ("slower", "float")}
+    if others["float"] is None:
+        return shown
+    return f"{shown} ({', '.join(f'{name} {_arrow(losses)}' for name, losses in others.items() if losses)})"
+
+
+def _arrow(losses: list[float]) -> str:
+    return " → ".join(f"{loss:.3g}" for loss in losses)

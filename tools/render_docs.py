@@ -16,7 +16,18 @@ from signwise.figures import save
 from signwise.figures.bars import bars_figure
 from signwise.reproduce.render import write_if_changed
 from signwise.reproduce.tables import Table
-from tools import acceptance, exports, fine_tuning, language_models, platforms, readme, reliability, results, speed
+from tools import (
+    acceptance,
+    exports,
+    fine_tuning,
+    language_models,
+    networks,
+    platforms,
+    readme,
+    reliability,
+    results,
+    speed,
+)
 from tools.inference_records import JsonObject, read_records
 from tools.markers import filled
 
@@ -30,6 +41,7 @@ def pages(root: Path) -> dict[Path, str]:
     inference = read_records(recorded)
     blocks = {
         Path("README.md"): readme.blocks(recorded),
+        Path("docs/compile.md"): networks.blocks(recorded),
         Path("docs/browser.md"): {"browser": platforms.browser(recorded)},
         Path("docs/fine-tune.md"): fine_tuning.blocks(recorded, MISSING),
         Path("docs/install.md"): {"wheels": platforms.wheels(recorded)},

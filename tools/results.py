@@ -7,7 +7,7 @@ from pathlib import Path
 
 from signwise.reproduce.ablation import ablation_markdown
 from signwise.reproduce.experiments import GPU, experiments, gpu_cost
-from signwise.reproduce.method_comparison import alpha_markdown, methods_markdown
+from signwise.reproduce.method_comparison import alpha_markdown, methods_markdown, resnet_markdown
 from signwise.reproduce.records import read_training_records
 from signwise.reproduce.render import FIGURES, texts
 from signwise.reproduce.tables import Table, name_title
@@ -34,6 +34,7 @@ def blocks(results: Path) -> dict[str, str]:
         "methods": methods_markdown(results),
         "methods-figure": _image("methods", results),
         "t-alpha": alpha_markdown(results),
+        "methods-resnet20": resnet_markdown(results),
     }
     more = {"ablation": ablation_markdown(results), "gpu-hours": gpu_hours(), "training-speed": training_speed(results)}
     return shown | images | methods | more

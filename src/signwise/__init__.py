@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from signwise import datasets, export, methods, models, runtime, shipped, training
     from signwise.activations import BinaryActivation, ShiftedPReLU
+    from signwise.attention import MultiheadAttention
     from signwise.bwnh import bwnh_
     from signwise.compiler import can_compile, compile  # noqa: A004 - the name that users know from PyTorch
     from signwise.compiler.decoder import compile_decoder
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 _MODULES = ("datasets", "export", "methods", "models", "runtime", "shipped", "training")
 _HOMES = {
     "activations": ("BinaryActivation", "ShiftedPReLU"),
+    "attention": ("MultiheadAttention",),
     "bwnh": ("bwnh_",),
     "compiler": ("can_compile", "compile"),
     "compiler.decoder": ("compile_decoder",),
@@ -153,6 +155,7 @@ __all__ = [
     "LinearDecay",
     "MeanSign",
     "Method",
+    "MultiheadAttention",
     "Program",
     "ProxQuant",
     "ReSTE",

@@ -12,6 +12,7 @@ from typing import Union
 from torch import nn
 from torch.nn.utils import parametrize
 
+from signwise.attention import MultiheadAttention, opened_attention
 from signwise.errors import SignwiseError
 from signwise.fusing import refuse_fusing_
 from signwise.layers import DEFAULT_METHOD, BinaryLayer, binary_class, float_kind
@@ -23,7 +24,7 @@ Modules = Sequence[tuple[str, nn.Module]]
 
 LAYERS_WITH_WEIGHTS = (nn.Linear, nn.modules.conv._ConvNd)
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
-READS_WEIGHTS_DIRECTLY = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.RNNBase, nn.RNNCellBase)
+READS_WEIGHTS_DIRECTLY = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ def binarize_(
     """Make the linear and convolutional layers of ``model`` binary, in place.
 
     Parameters stay the same objects under the same names, so optimizers, hooks and checkpoints of the float model
-    remain valid.
+    remain valid. An ``nn.MultiheadAttention`` becomes a :class:`~signwise.attention.MultiheadAttention`, which has the
+    same parameters and state-dict keys, and calls its projections as layers.
 
     Args:
         model: any model; a layer that is itself the model works too.
@@ -144,6 +146,17 @@ def binarize_(
     """
     if method is not None and not isinstance(method, Method):
         raise SignwiseError(f"method must be a Method such as signwise.GroupTransform(), got {method!r}")
+    with opened_attention(model):
+        report = _binarize_layers_(model, skip, method, output_scale, example_input)
+    refuse_fusing_(model)
+    if not any(layer.binary for layer in report.layers):
+        _warn_of_nothing_binary(report)
+    return report
+
+
+def _binarize_layers_(
+    model: nn.Module, skip: Skip, method: Method | None, output_scale: OutputScale, example_input: ExampleInput | None
+) -> Report:
     modules = list(model.named_modules())
     watched = {name: module for name, module in modules if _is_layer(module) or isinstance(module, EMBEDDINGS)}
     observed = None if example_input is None else observe(model, watched, example_input)
@@ -173,11 +186,7 @@ def binarize_(
             module.__class__ = kind
         assert isinstance(module, BinaryLayer)
         module.become_binary_(own, output_scale(module) if callable(output_scale) else output_scale)
-    refuse_fusing_(model)
-    report = Report(tuple(rows))
-    if not changes:
-        _warn_of_nothing_binary(report)
-    return report
+    return Report(tuple(rows))
 
 
 def fan_in_scale(layer: nn.Module, gain: float = 1.0) -> float:
@@ -232,7 +241,7 @@ def _reasons_to_stay_float(modules: Modules, skip: Skip, observed: Observed | No
         if isinstance(rule, str) and not any(fnmatch.fnmatchcase(name, rule) for name, _ in modules):
             raise SignwiseError(f"skip={rule!r} matches no module of the model")
     for name, module in modules:
-        if isinstance(module, READS_WEIGHTS_DIRECTLY):
+        if isinstance(module, READS_WEIGHTS_DIRECTLY) and not isinstance(module, MultiheadAttention):
             reason = reasons.get(name) or f"{type(module).__name__} reads the weights of its layers directly"
             for inner, _ in module.named_modules(prefix=name):
                 reasons.setdefault(inner, reason)

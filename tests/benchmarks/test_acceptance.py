@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import signwise as sw
+from signwise.packing.layers import PackedLinear
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +61,33 @@ def test_a_report_that_leaves_out_a_weight_is_noticed(script: ModuleType, monkey
     case = script._other_models.Case(ReadsWeights(), (torch.randn(4, 8),))
     with pytest.raises(script.Failed, match="the report counts 256 weights, the model has 448"):
         script.convert(case)
+
+
+def test_a_packed_layer_that_computes_something_else_is_noticed(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    case = script._other_models.Case(ReadsWeights(), (torch.randn(4, 8),))
+    script.convert(case)
+    for _, layer in script.binary_layers(case.model):
+        layer.alpha.fill_(1.0)
+    forward = PackedLinear.forward
+    monkeypatch.setattr(PackedLinear, "forward", lambda self, x: 1.0001 * forward(self, x))
+    with pytest.raises(script.Failed, match=r"the outputs of the packed middle differ by 1\.0e-04"):
+        script.check_packed(lambda: case, case)
+
+
+def test_a_loss_that_falls_with_neither_schedule_is_a_failure(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build() -> object:
+        return script._other_models.Case(ReadsWeights(), (torch.randn(8, 8),))
+
+    def falls_as_float_only(case: object, optimizer: object, schedule: object) -> tuple[float, float]:
+        return (2.0, 1.0) if schedule is None else (2.0, 2.5)
+
+    monkeypatch.setitem(script.MODELS, "own", build)
+    monkeypatch.setattr(script, "train", falls_as_float_only)
+    found = script.attempt("own", steps=("train",))
+    assert found["failures"]["train SGDW"] == "the loss goes from 2 to 2.5"
+    assert found["SGDW, slower"] == (2.0, 2.5) and found["SGDW, float"] == (2.0, 1.0)

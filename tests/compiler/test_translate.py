@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,15 @@ WAYS: dict[str, tuple[Forward, list[str] | None]] = {
     "contiguous": (lambda m, x: m.conv(x.contiguous(memory_format=torch.channels_last)), ["conv"]),
     "weights computed from weights": (lambda m, x: F.conv2d(x, m.conv.weight * 2 - 1), ["conv"]),
     "unused result": (lambda m, x: (m.other(m.conv(x)), m.conv(x))[1], ["conv"]),
+    "condition on the input": (lambda m, x: torch.where(x > 0.25, x, -x), None),
+    "conditions together": (lambda m, x: ((x > 0) & (x <= 1) | ~(x >= -1)).float() - (x == 0).float(), None),
+    "two constants by a condition": (lambda m, x: torch.where(x < 0, 2.0, torch.full((9, 8), -3.0)), None),
+    "filled by a condition": (lambda m, x: x.masked_fill(x != x.abs(), 0.5), None),
+    "masked by a condition": (lambda m, x: x.masked_fill(x < 0.5, -math.inf).softmax(-1), None),
+    "kept by a condition": (lambda m, x: torch.where(x > -0.5, x, -math.inf).softmax(-1), None),
+    "numbers as a condition": (lambda m, x: x * F.relu(x).bool(), None),
+    "indices": (lambda m, x: x[:, [2, 0]][:, :, torch.tensor([1, 2, 3])], None),
+    "indices with a batch": (lambda m, x: x[torch.arange(x.shape[0])[:, None], torch.tensor([[0, 2]])], None),
     "full slice": (lambda m, x: x[:, :] + 1, ["affine"]),
 }
 
@@ -162,7 +172,8 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "constant": (lambda m, x: torch.ones(2, 3), "an output that does not depend on the input"),
     "half": (lambda m, x: m.conv(x).half(), "float16, not float32"),
     "dilated pool": (lambda m, x: F.max_pool2d(m.conv(x), 2, dilation=2), "a dilated pool"),
-    "condition on the input": (lambda m, x: torch.where(x > 0, x, -x), "has no gt"),
+    "bits of numbers": (lambda m, x: x * (x.long() & 3), "real numbers cut off"),
+    "indices across examples": (lambda m, x: x[[1, 0]], "across the examples|not one for each"),
     "batch not first": (lambda m, x: x.transpose(0, 1), "where the batch is not first"),
     "differs between examples": (
         lambda m, x: x + torch.arange(x.shape[0]).view(-1, 1, 1, 1), "differs between the examples",

@@ -68,6 +68,8 @@ class Model(nn.Module):
             x = self.middle(x) + torch.rand(8)
         elif self.kind == "batch":
             x = self.middle(x) * (2 if x.shape[0] > 1 else 1)
+        elif self.kind == "rounding":
+            x = torch.sin(1e8 * self.middle(x))
         return torch.as_tensor(self.last(x))
 
 
@@ -77,6 +79,7 @@ class Model(nn.Module):
         ("reads", r"the model \(Model\) reads the weight of middle without calling the layer"),
         ("random", "gives other outputs when it sees the same input again.*random numbers"),
         ("batch", "outputs for one example depend on the others in the batch or on its size"),
+        ("rounding", "rounding alone changes the model's outputs beyond tolerance"),
     ],
 )
 def test_what_a_program_cannot_repeat_is_refused_by_name(kind: str, message: str) -> None:

@@ -132,6 +132,16 @@ def test_weight_and_gradient_equal_the_published_definition(
     check(found_gradient, gradient)
 
 
+@pytest.mark.parametrize(("method", "values", "weight", "gradient"), CASES)
+def test_a_gradient_that_is_wrong_by_one_percent_would_be_noticed(
+    method: Method, values: dict[str, float], weight: Rows, gradient: Rows
+) -> None:
+    latent = filters(LATENT)
+    _, found = forward_and_gradient(method, state_of(method, latent, **values), latent)
+    with pytest.raises(AssertionError):
+        check(1.01 * found, gradient)
+
+
 @pytest.mark.parametrize(
     ("exact", "gradient"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import runpy
 import subprocess
 import sys
@@ -139,18 +140,27 @@ def is_refused(data: bytes) -> bool:
     return False
 
 
-def test_mutated_files_load_or_are_refused() -> None:
-    data = fuzz["sample_program"]().encode()
-    refused = sum(is_refused(fuzz["mutant"](data, seed)) for seed in range(3000))
-    assert 2000 < refused < 3000, "most mutants are refused, some are harmless"
+def test_the_fuzzer_starts_from_every_operation_in_files_of_version_2() -> None:
+    programs = [program() for program in fuzz["SEEDS"]]
+    kinds = {operation.kind for program in programs if program.version == 2 for operation in program.ops}
+    assert kinds == set(ops.KINDS)
+
+
+@pytest.mark.parametrize("program", fuzz["SEEDS"], ids=lambda program: program.__name__)
+def test_mutated_files_load_or_are_refused(program: Callable[[], Program]) -> None:
+    data = program().encode()
+    refused = sum(is_refused(fuzz["mutant"](data, seed)) for seed in range(1000))
+    assert 600 < refused < 1000, "most mutants are refused, some are harmless"
 
 
 def test_mutated_files_take_no_more_memory_than_they_justify() -> None:
-    data = fuzz["sample_program"]().encode()
+    data = [program().encode() for program in fuzz["SEEDS"]]
+    for file in data:  # what the fuzzer itself keeps
+        fuzz["mutate_program"](file, random.Random(0))
     tracemalloc.start()
     try:
         for seed in range(3000, 3500):
-            is_refused(fuzz["mutant"](data, seed))
+            is_refused(fuzz["mutant"](data[seed % len(data)], seed))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -19,6 +19,7 @@ from signwise.reproduce.method_comparison import (
     ALPHA,
     AUTHORS,
     COMMON,
+    RESNET,
     alpha_table,
     entries,
     measure_methods,
@@ -29,6 +30,8 @@ from signwise.reproduce.method_comparison import (
     ranking,
     record_path,
     render_methods,
+    resnet_entries,
+    resnet_table,
 )
 from signwise.training import Options, train
 from signwise.training.step import build_model
@@ -94,6 +97,29 @@ def test_a_run_is_trained_once_and_an_interrupted_comparison_goes_on(digits: Pat
         (COMMON, "mean_sign"): 1,
         (AUTHORS, "mean_sign"): 1,
     }
+
+
+@pytest.mark.slow
+def test_every_method_on_resnet20_starts_from_one_float_network(
+    synthetic_data: Callable[..., Path], tmp_path: Path
+) -> None:
+    wanted = [entry for entry in resnet_entries(1, 2, images=128) if entry.label in ("mean_sign", "bwn", "32 bit")]
+    options = Options(data=synthetic_data("cifar10", train=128, test=20), device="cpu", tensorboard=False)
+    runs, said = tmp_path / "runs", list[str]()
+    measure_methods(tmp_path, said.append, options=options, seeds=[1], wanted=wanted, runs=runs)
+    assert [folder.name for folder in runs.iterdir()] == ["resnet20_fast-cifar10-32bit-epochs2-trainsamples128-1"]
+    document = json.loads(record_path(tmp_path, 1).read_text())
+    assert {run["start"] for run in document["runs"]} == {folder.name for folder in runs.iterdir()}
+    assert len({run["start_error"] for run in document["runs"]}) == 1
+    assert not missing(tmp_path, wanted, 1)
+    assert {key[0] for key in measured(tmp_path, wanted)} == {RESNET}
+    assert resnet_table(tmp_path).rows == (), "a shorter run is another run"
+    assert str(tmp_path) not in json.dumps(document), "a record names no folder of this machine"
+
+
+def test_the_table_of_resnet20_ranks_every_method_and_has_one_per_row() -> None:
+    assert [entry.label for entry in resnet_entries()] == ["32 bit", *methods.METHODS]
+    assert len({run_name(entry.recipe) for entry in resnet_entries()}) == len(resnet_entries())
 
 
 def test_a_run_that_is_stopped_is_not_recorded(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,6 +184,41 @@ def test_functions_of_positive_numbers(name: str) -> None:
     np.testing.assert_allclose(program(given), program.reference(given), rtol=1e-6)
 
 
+@pytest.mark.parametrize("isa", native.available_isas())
+@pytest.mark.parametrize("out", [None, Quantized(type="uint8", scale=0.25)])
+@pytest.mark.parametrize("layer", ["lookup", "depthwise", "bytes", "dense"])
+def test_a_clipped_layer_equals_the_definition_and_keeps_what_others_read(
+    monkeypatch: pytest.MonkeyPatch, isa: str, layer: str, out: Quantized | None
+) -> None:
+    monkeypatch.setenv("SIGNWISE_ISA", isa)
+    tensors: dict[str, npt.NDArray[Any]] = {"one": np.ones(32, np.float32), "zero": np.zeros(32, np.float32)}
+    rounded = Quantized(type="int8", scale=1.0) if layer == "bytes" else None
+    first = ops.Affine(inputs=(0,), scale="one", bias="zero", out=rounded)
+    groups = 32 if layer == "depthwise" else 1
+    second: ops.Operation
+    if layer == "dense":
+        shape: tuple[int, ...] = (32,)
+        second = ops.Dense(inputs=(1,), weight="signs", bits=1, out_features=32, in_features=32)
+        tensors["signs"] = bits(32, 32)
+    else:
+        shape = (32, 6, 16)
+        square: dict[str, Any] = {"kernel": (3, 3), "padding": (1, 1, 1, 1)}
+        second = ops.Conv(inputs=(1,), weight="signs", bits=1, out_channels=32, groups=groups, **square)
+        tensors["signs"] = bits(32, 9 * 32 // groups)
+    clip = ops.Activation(inputs=(2,), function="clip", numbers=(-1.0, 6.0), out=out)
+    again = ops.Activation(inputs=(3,), function="clip", numbers=(0.0, 5.0), out=out)
+    for outputs in ((3,), (4,), (2, 3), (4, 3, 2)):
+        inputs = [Input(shape=shape, type="float32")]
+        program = Program(inputs=inputs, ops=[first, second, clip, again], tensors=tensors, outputs=outputs)
+        for batch, threads in ((1, 2), (3, 1)):
+            # Whole numbers, so that every sum is exact.
+            given = random.integers(-3, 4, (batch, *shape)).astype(np.float32)
+            found, expected = program.session(threads)(given), program.reference(given)
+            pairs = [(found, expected)] if len(outputs) == 1 else zip(found, expected, strict=True)
+            for one, other in pairs:
+                np.testing.assert_array_equal(one, other)
+
+
 def test_several_outputs_may_be_inputs_or_the_same_value() -> None:
     program = Program(
         inputs=[Input(shape=(4,), type="float32"), Input(shape=(3,), type="int32")],

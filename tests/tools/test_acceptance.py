@@ -9,14 +9,15 @@ from tools import acceptance
 
 
 def test_each_model_of_the_record_is_one_row(tmp_path: Path) -> None:
-    fine = {"weights": 200, "binary": 150, "SGDW": [2.0, 0.5], "AdamW": [2.0, 2.5], "AdamW, float": [2.0, 2.1]}
+    fine = {"weights": 200, "binary": 150, "SGDW": [2.0, 0.5], "AdamW": [2.0, 2.5]}
+    fine |= {"AdamW, slower": [2.0, 1.5], "AdamW, float": [2.0, 2.1]}
     fine |= {"packed_difference": 2e-7, "compile": "refused: no silu", "failures": {}}
     broken = {"failures": {"binarize_": "SignwiseError: a | b"}}
     record = {"date": "2026-01-02T00:00:00Z", "versions": {"torch": "2.13"}, "models": {"a": fine, "b": broken}}
     (tmp_path / "acceptance.json").write_text(json.dumps(record))
     block = acceptance.blocks(tmp_path)["models"]
     assert block.startswith("2 models, 1 without a failure.")
-    assert "| a | 75 % | 2 → 0.5 | 2 → 2.5 (float 2 → 2.1) | 2e-07 | refused | none |" in block
+    assert "| a | 75 % | 2 → 0.5 | 2 → 2.5 (slower 2 → 1.5, float 2 → 2.1) | 2e-07 | refused | none |" in block
     assert "| b | – | – | – | – | – | binarize_: SignwiseError: a / b |" in block
 
 

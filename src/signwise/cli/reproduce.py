@@ -45,6 +45,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--records", type=Path, metavar="FOLDER", help="records (default: records/ in --out)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="run folders (runs)")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with the data sets (default: the cache)")
+    parser.add_argument("--bfloat16", action="store_true", help="mixed precision, faster on CPUs that have it and GPUs")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and train nothing")
     parser.add_argument("--no-train", action="store_true", help="record finished runs, render, train nothing")
     parser.set_defaults(run=run)
@@ -97,18 +98,22 @@ def _ablation(arguments: argparse.Namespace, records: Path) -> int:
 
 def _compare_methods(arguments: argparse.Namespace, records: Path) -> None:
     """Train what the short comparison of the methods still lacks, unless nothing is to be trained."""
-    from signwise.reproduce.method_comparison import SEEDS, entries, measure_methods, missing
+    from signwise.reproduce.method_comparison import SEEDS, entries, measure_methods, missing, resnet_entries
     from signwise.reproduce.runs import slots
     from signwise.training import Options
 
-    seeds = range(max(arguments.seeds, SEEDS))
-    left = sum(len(missing(records, entries(), seed)) for seed in seeds)
-    if left:
-        print(f"comparison of the methods: {left} of {len(seeds) * len(entries())} short trainings are not recorded")
-    if left and not arguments.no_train and not arguments.dry_run:
-        place = slots(1, _accelerators())[0]
-        options = Options(data=arguments.data, device=place.device, threads=place.threads, tensorboard=False)
-        measure_methods(records, _say, options=options, seeds=seeds)
+    digits, objects = range(max(arguments.seeds, SEEDS)), range(arguments.seeds)
+    place = slots(1, _accelerators())[0]
+    options = Options(
+        data=arguments.data, device=place.device, threads=place.threads, bfloat16=arguments.bfloat16, tensorboard=False
+    )
+    for network, seeds, wanted in (("LeNet5", digits, entries()), ("ResNet-20", objects, resnet_entries())):
+        left = sum(len(missing(records, wanted, seed)) for seed in seeds)
+        if left:
+            total = len(seeds) * len(wanted)
+            print(f"comparison of the methods on {network}: {left} of {total} short trainings are not recorded")
+        if left and not arguments.no_train and not arguments.dry_run:
+            measure_methods(records, _say, options=options, seeds=seeds, wanted=wanted, runs=arguments.runs)
 
 
 def _accelerators() -> list[str]:
@@ -143,7 +148,7 @@ def _train(
 
     waiting = [entry for entry in planned if entry.needs_training]
     # The relaxed weights are tested often enough for their curve; each test costs as much as the one that counts.
-    options = Options(data=arguments.data, relaxed_every=10)
+    options = Options(data=arguments.data, bfloat16=arguments.bfloat16, relaxed_every=10)
     return launch(waiting, places, options=options, finished=lambda done: _record(done, records), say=_say)
 
 

@@ -128,6 +128,11 @@ def evaluation_form(model: nn.Module) -> tuple[nn.Module, dict[str, Tensor | Non
         filter, or ``None`` where it has none.
     """
     copied = copy.deepcopy(model).to(device="cpu", dtype=torch.float32).eval().requires_grad_(False)
+    for module in copied.modules():
+        # Decoders of transformers return their keys and values beside the scores; compile_decoder keeps such a cache.
+        config: Any = getattr(module, "config", None)
+        if getattr(config, "use_cache", False):
+            config.use_cache = False
     scales: dict[str, Tensor | None] = {}
     for name, layer, deployed in deployed_layers(copied, "compile"):
         layer.weight = nn.Parameter(deployed.signs, requires_grad=False)

@@ -219,10 +219,17 @@ class Layout:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor that depends on the input, by its number in the draft."""
+    """A tensor that depends on the input, by its number in the draft.
+
+    Args:
+        number: in the draft.
+        layout: where PyTorch's tensor has the batch.
+        is_condition: whether it is one of true and false, which a program holds as 1 and 0.
+    """
 
     number: int
     layout: Layout
+    is_condition: bool = False
 
 
 EXAMPLES = 2  # constants that depend on the size of the batch are computed for this many
@@ -234,7 +241,7 @@ class Constant:
     """A tensor that does not depend on the input; the signs of a binary layer come with their scale per filter.
 
     Args:
-        tensor: the numbers; with a ``layout``, for a batch of ``EXAMPLES``, all alike.
+        tensor: the numbers; with a ``layout``, for a batch of ``EXAMPLES``.
         name: where it comes from.
         is_signs: whether it is the weight of a binary layer.
         scale: of its filters.
@@ -258,6 +265,9 @@ class Constant:
         numbers = self.numbers()
         at = beside.batch - (len(beside.sizes) - numbers.ndim)
         if self.layout is not None:
+            first, second = np.split(numbers, EXAMPLES, self.layout.batch)
+            if not np.array_equal(first, second):
+                raise UnsupportedError("a tensor that differs between the examples of a batch")
             numbers = numbers.take(range(self.layout.sizes[self.layout.batch]), axis=self.layout.batch)
             if self.layout.batch != at:
                 raise UnsupportedError("the batch is another dimension of each operand")

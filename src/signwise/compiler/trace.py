@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import io
 import operator
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -88,7 +89,7 @@ def trace_model(
     batch = placeholders[0].meta["val"].shape[0]
     known: dict[fx.Node, Any] = dict(constants)
     for number, node in enumerate(placeholders):
-        known[node] = Value(number, _layout(node.meta["val"], batch))
+        known[node] = Value(number, _layout(node.meta["val"], batch), node.meta["val"].dtype == torch.bool)
     found: list[Obstacle] = []
     for node in exported.graph.nodes:
         if node.op == "call_function":
@@ -144,17 +145,15 @@ def _export(model: nn.Module, example: Inputs) -> torch.export.ExportedProgram:
         # A batch of one would be taken for a constant.
         return tensor.expand(2, *tensor.shape[1:]).clone() if len(tensor) == 1 else tensor
 
-    batch = torch.export.Dim("batch")
     if isinstance(example, Mapping):
         arguments: dict[str, Any] = {"args": (), "kwargs": {name: several(part) for name, part in example.items()}}
     else:
         arguments = {"args": tuple(several(part) for part in example)}
-    dynamic = _dynamic(model, example, batch)
     # The exporter warns about its own internals, and prints whole graphs where the model's code depends on numbers.
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
-            exported = torch.export.export(model, **arguments, dynamic_shapes=dynamic, strict=False)
+            exported = _with_any_batch(model, example, arguments)
             # Decomposes nothing, but replaces operators in place by functional ones.
             functional: torch.export.ExportedProgram = exported.run_decompositions({})
             return functional
@@ -165,6 +164,23 @@ def _export(model: nn.Module, example: Inputs) -> torch.export.ExportedProgram:
             if "Constraints violated" in reason:
                 reason = "its code fixes the size of the batch, as len(x) does; write x.shape[0] instead"
             raise SignwiseError(f"torch.export cannot read this model ({reason}); {WAY_OUT}") from error
+
+
+def _with_any_batch(model: nn.Module, example: Inputs, arguments: dict[str, Any]) -> torch.export.ExportedProgram:
+    """Export with a symbolic batch; up to some size, where the model's code does something else for larger ones."""
+
+    def export(**limits: int) -> torch.export.ExportedProgram:
+        batch = torch.export.Dim("batch", **limits)
+        return torch.export.export(model, **arguments, dynamic_shapes=_dynamic(model, example, batch), strict=False)
+
+    try:
+        return export()
+    except Exception as error:
+        # As in diffusers, where code for 64 examples and more only chooses another layout of memory.
+        limit = re.search(r"batch = Dim\('batch', max=(\d+)\)", str(error))
+        if limit is None or int(limit[1]) < 16:
+            raise
+        return export(max=int(limit[1]))
 
 
 def _dynamic(model: nn.Module, example: Inputs, batch: Any) -> Any:
@@ -277,6 +293,8 @@ def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch:
     read = [part.layout for part in _flat(arguments.values()) if isinstance(part, Value)]
     call = Call(draft, name, tuple(_layouts(results, read, batch)))
     made = TRANSLATIONS[target](call, **arguments)
+    if isinstance(made, Value):
+        made = replace(made, is_condition=results[0].dtype == torch.bool)
     for value, layout in zip(made if isinstance(made, list) else [made], call.layouts, strict=False):
         if isinstance(value, Value) and draft.shape(value.number) != layout.shape:
             found, expected = list(draft.shape(value.number)), list(layout.shape)
@@ -326,21 +344,17 @@ def _fold(node: fx.Node, arguments: Mapping[str, Any], results: Sequence[Tensor]
     folded = node.target(**{name: concrete(value) for name, value in arguments.items()})
     several = isinstance(folded, (tuple, list))
     made = [
-        _one_for_all(Constant(tensor, node.name), result, batch)
+        _with_layout(Constant(tensor, node.name), result, batch)
         for tensor, result in zip(folded if several else [folded], results, strict=False)
     ]
     return made if several else made[0]
 
 
-def _one_for_all(constant: Constant, result: Tensor, batch: Any) -> Constant:
-    """The constant with its layout; refused where it differs between the examples of a batch."""
+def _with_layout(constant: Constant, result: Tensor, batch: Any) -> Constant:
+    """The constant with the place of the batch, if its size depends on it."""
     if not any(_rows(size, batch) for size in result.shape):
         return constant
-    layout = _layout(result, batch)
-    first, second = constant.tensor.chunk(EXAMPLES, layout.batch)
-    if not torch.equal(first, second):
-        raise UnsupportedError("a tensor that differs between the examples of a batch")
-    return Constant(constant.tensor, constant.name, layout=layout)
+    return Constant(constant.tensor, constant.name, layout=_layout(result, batch))
 
 
 def _module(node: fx.Node) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from signwise.attention import opened_attention
 from signwise.errors import SignwiseError
 from signwise.fusing import allow_fusing_
 from signwise.layers import BinaryLayer, binary_layers, float_class, float_kind
@@ -159,6 +160,11 @@ def load_packed_(model: nn.Module, state: Mapping[str, Tensor] | str | PathLike[
         True
     """
     stored = _read(state) if isinstance(state, (str, PathLike)) else state
+    with opened_attention(model):
+        return _load_packed_(model, stored)
+
+
+def _load_packed_(model: nn.Module, stored: Mapping[str, Tensor]) -> PackReport:
     layers = dict(_layers_to_pack(model, stored))
     _check_keys(_expected_shapes(model, stored, layers), stored)
     weights = bytes_before = bytes_packed = 0
@@ -230,10 +236,13 @@ def _expected_shapes(
     model: nn.Module, stored: Mapping[str, Tensor], layers: Mapping[str, nn.Module]
 ) -> dict[str, tuple[int, ...]]:
     """The keys and shapes of the model's state dict after its layers are packed."""
-    expected = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
+    tensors = model.state_dict(keep_vars=True)
+    replaced = {id(layer.weight) for layer in layers.values() if not isinstance(layer, PackedLayer)}
+    expected = {key: tuple(tensor.shape) for key, tensor in tensors.items() if id(tensor) not in replaced}
     for prefix, layer in layers.items():
         if not isinstance(layer, PackedLayer):
-            rows, *row = expected.pop(f"{prefix}weight")
+            weight: Any = layer.weight
+            rows, *row = weight.shape
             if packed_class(type(layer)) is PackedTransposedLinear:
                 rows, row = row[0], [rows]
             expected[f"{prefix}bits"] = (rows, (math.prod(row) + 7) // 8)

@@ -205,7 +205,7 @@ def _cpu() -> dict[str, list[Recipe]]:
     return {
         "table1": [*digits, *(few_steps(name) for name in _FEW_STEPS_BATCHES)],
         "alpha": short,
-        "comparison": [_short(1, 0.9), *_with_other_methods(_short(1, 0.9))],
+        "comparison": [_short(1, 0.9)],
         "state-figure": [get_recipe("lenet5-mnist")],
         "accuracy-figure": [*digits, *short],
     }

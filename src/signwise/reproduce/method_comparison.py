@@ -1,13 +1,15 @@
-"""Every method on LeNet5, briefly: with one optimizer for all, and with the settings of its authors.
+"""Every method, briefly: on LeNet5 with one optimizer for all and with its authors' settings, and on ResNet-20.
 
 No single optimizer is fair to all methods: how far a step of SGD turns the latents differs between them by a factor of
 a thousand. Adam ignores the size of the gradient, so it is the common optimizer; the authors' settings are the second
-column. A third set of runs varies T_α. There is one record per seed, ``methods-SEED.json``, which grows run by run, so
-that an interrupted comparison continues where it was.
+column. A third set of runs varies T_α. ResNet-20 takes too long to train from scratch with every method: there each
+method binarizes the same float network, trained once per seed. There is one record per seed, ``methods-SEED.json``,
+which grows run by run, so that an interrupted comparison continues where it was.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import statistics
@@ -23,13 +25,15 @@ from signwise.reproduce.experiments import differences, run_name
 from signwise.reproduce.records import ABSENT
 from signwise.reproduce.render import draw_if_changed, write_if_changed
 from signwise.reproduce.tables import Table, method_title
+from signwise.training.checkpoint import Progress
 from signwise.training.loop import EpochRecord, Event, Reporter
 from signwise.training.recipe import METHODS, Options, Recipe
 from signwise.training.recipes import get_recipe
-from signwise.training.run import train
+from signwise.training.run import Outcome, train
 
 EPOCHS, IMAGES, SEEDS = 2, 20_000, 3
-COMMON, AUTHORS, ALPHA = "common", "authors", "alpha"
+START_EPOCHS, RESNET_EPOCHS = 10, 2  # of the float ResNet-20, and of each method after it
+COMMON, AUTHORS, ALPHA, RESNET = "common", "authors", "alpha", "resnet20"
 FULL_PRECISION = "32 bit"
 
 _T_ALPHAS = (0.0, 0.3, 0.5, 0.7, 0.9)
@@ -86,14 +90,16 @@ class Entry:
     """One row of a comparison.
 
     Args:
-        group: :data:`COMMON`, :data:`AUTHORS` or :data:`ALPHA`.
+        group: :data:`COMMON`, :data:`AUTHORS`, :data:`ALPHA` or :data:`RESNET`.
         label: the method, or T_α.
         recipe: what to train, with seed 0.
+        start: the float network to start from, with seed 0; ``None`` to start from scratch.
     """
 
     group: str
     label: str
     recipe: Recipe
+    start: Recipe | None = None
 
 
 def entries(epochs: int = EPOCHS, images: int = IMAGES) -> tuple[Entry, ...]:
@@ -123,6 +129,29 @@ def entries(epochs: int = EPOCHS, images: int = IMAGES) -> tuple[Entry, ...]:
     return tuple(found)
 
 
+def resnet_entries(
+    epochs: int = RESNET_EPOCHS, start_epochs: int = START_EPOCHS, images: int | None = None
+) -> tuple[Entry, ...]:
+    """The runs of one seed that binarize one float ResNet-20 with each method, and train it on with 32 bits.
+
+    Args:
+        epochs: passes over the training images with each method.
+        start_epochs: passes of the float network before that.
+        images: training images, ``None`` for all; all test images are used.
+    """
+    limits = {"train_samples": images, "test_samples": None}
+    full = get_recipe("resnet20_fast-cifar10", bits=32).changed(**limits)
+    start = full.changed(epochs=start_epochs)
+    budget = _ADAM | {"epochs": epochs, "warmup_epochs": 0.0}
+    found = [Entry(group=RESNET, label=FULL_PRECISION, recipe=full.changed(**budget), start=start)]
+    binary = get_recipe("resnet20_fast-cifar10").changed(**limits, **budget, t_alpha=0.5)
+    for method in METHODS:
+        schedule = _MEAN_SCHEDULE if method == "group_transform_mean" else {}
+        recipe = binary.changed(method=method, **schedule)
+        found.append(Entry(group=RESNET, label=method, recipe=recipe, start=start))
+    return tuple(found)
+
+
 def record_path(records: Path, seed: int) -> Path:
     """The record of a seed."""
     return records / f"methods-{seed}.json"
@@ -141,6 +170,7 @@ def measure_methods(
     options: Options = Options(),  # noqa: B008 - frozen
     seeds: Iterable[int] = range(SEEDS),
     wanted: Sequence[Entry] | None = None,
+    runs: Path = Path("runs"),
 ) -> None:
     """Train what is missing and record it, run by run.
 
@@ -150,24 +180,30 @@ def measure_methods(
         options: device, threads and data of every run.
         seeds: the seeds.
         wanted: the runs, :func:`entries` by default.
+        runs: the folder for the float networks that runs start from; they resume after an interruption.
     """
     for seed in seeds:
         for entry in missing(records, wanted or entries(), seed):
-            found = _trained(entry, seed, options)
+            found = _trained(entry, seed, options, runs)
             path = record_path(records, seed)
             provenance.write_record(path, {"kind": "methods", "seed": seed, "runs": [*_read(path), found]})
             say(f"{found['name']}: error {found['last_error']:.2f} %")
 
 
-def _trained(entry: Entry, seed: int, options: Options) -> dict[str, Any]:
+def _trained(entry: Entry, seed: int, options: Options, runs: Path) -> dict[str, Any]:
     recipe, story = entry.recipe.changed(seed=seed), _Story()
-    done = train(recipe, options=options, reporters=[story])
-    if done.signal is not None:  # half a run is no result; what finished before it is recorded
-        raise KeyboardInterrupt
-    progress = done.progress
+    about: dict[str, Any] = {}
+    if entry.start is not None:
+        start = entry.start.changed(seed=seed)
+        folder = runs / run_name(start)
+        error = _finished(train(start, folder, options=dataclasses.replace(options, resume=True))).last_error
+        about = {"start": run_name(start), "start_error": error}
+        recipe = recipe.changed(init_from=str(folder / "last.safetensors"))
+    progress = _finished(train(recipe, options=options, reporters=[story]))
     return {
         "name": _name(entry, seed),
-        "settings": differences(recipe),
+        **about,
+        "settings": differences(entry.recipe),
         "steps": progress.step,
         "best_error": progress.best_error,
         "best_epoch": progress.best_epoch,
@@ -176,6 +212,12 @@ def _trained(entry: Entry, seed: int, options: Options) -> dict[str, Any]:
         "flipped_signs": [row.flipped_signs for row in story.epochs],
         "relative_steps": [row.relative_step for row in story.epochs],
     }
+
+
+def _finished(done: Outcome) -> Progress:
+    if done.signal is not None:  # half a run is no result; what finished before it is recorded
+        raise KeyboardInterrupt
+    return done.progress
 
 
 class _Story(Reporter):
@@ -208,7 +250,7 @@ def measured(records: Path, wanted: Sequence[Entry] | None = None) -> dict[tuple
     """The recorded runs by group and label, one per seed; without the entries that have none."""
     runs = [run for path in sorted(records.glob("methods-*.json")) for run in _read(path)]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for entry in wanted or entries():
+    for entry in wanted or (*entries(), *resnet_entries()):
         # A run's name ends in its seed.
         stem = _name(entry, 0).removesuffix("0")
         same = [run for run in runs if run["name"].startswith(stem) and run["name"].removeprefix(stem).isdigit()]
@@ -273,25 +315,52 @@ def alpha_table(records: Path) -> Table:
     return Table(headings=("T_α", "Last, %", "Best, %", "Seeds"), rows=rows, words=0)
 
 
+def resnet_table(records: Path) -> Table:
+    """What each method makes of the same float ResNet-20, in the order of its error."""
+    found = {label: runs for (group, label), runs in measured(records).items() if group == RESNET}
+    rows = tuple(
+        (_title(label), _errors(found[label]), _errors(found[label], "start_error"), str(len(found[label])))
+        for label in sorted(found, key=lambda label: statistics.fmean(run["last_error"] for run in found[label]))
+    )
+    return Table(headings=("Method", "Last, %", "Float network before, %", "Seeds"), rows=rows, words=1)
+
+
 def methods_markdown(records: Path) -> str:
     """The recorded comparison as a table and a sentence about its setting; a note if there is no record."""
-    return _markdown(records, methods_table(records))
+    return _markdown(records, methods_table(records), _digits())
 
 
 def alpha_markdown(records: Path) -> str:
     """The recorded effect of T_α, likewise."""
-    return _markdown(records, alpha_table(records))
+    return _markdown(records, alpha_table(records), _digits())
 
 
-def _markdown(records: Path, table: Table) -> str:
+def resnet_markdown(records: Path) -> str:
+    """The recorded comparison on ResNet-20, likewise."""
+    first = resnet_entries()[0]
+    assert first.start is not None
+    setting = (
+        f"ResNet-20 on CIFAR-10, {first.recipe.epochs} epochs with Adam from one float network per seed, which was "
+        f"trained for {first.start.epochs} epochs"
+    )
+    return _markdown(records, resnet_table(records), setting)
+
+
+def _digits() -> str:
+    steps = entries()[0].recipe
+    return (
+        f"LeNet5 on MNIST, {steps.epochs} epochs of {steps.train_samples:,} training images in batches of "
+        f"{steps.batch_size}"
+    )
+
+
+def _markdown(records: Path, table: Table, setting: str) -> str:
     paths = sorted(records.glob("methods-*.json"))
     if not table.rows:
         return "_Not measured yet._"
     newest = max((json.loads(path.read_text(encoding="utf-8")) for path in paths), key=lambda found: found["date"])
-    steps = entries()[0].recipe
     note = (
-        f"LeNet5 on MNIST, {steps.epochs} epochs of {steps.train_samples:,} training images in batches of "
-        f"{steps.batch_size}, all test images; error of the deployed weights, mean and standard deviation over seeds. "
+        f"{setting}, all test images; error of the deployed weights, mean and standard deviation over seeds. "
         f"{newest['hardware']['processor']}, PyTorch {newest['versions']['torch']}, {newest['date'][:10]}, revision "
         f"`{(newest['revision'] or ABSENT)[:10]}`."
     )
@@ -304,12 +373,15 @@ def render_methods(records: Path, out: Path) -> list[Path]:
     Returns:
         The files, whether they changed or not.
     """
-    tables = {"methods": methods_table(records), "t-alpha": alpha_table(records)}
-    texts = {"methods": methods_markdown(records), "t-alpha": alpha_markdown(records)}
+    tables = {
+        "methods": (methods_table(records), methods_markdown(records)),
+        "t-alpha": (alpha_table(records), alpha_markdown(records)),
+        "methods-resnet20": (resnet_table(records), resnet_markdown(records)),
+    }
     files = []
-    for name, table in tables.items():
+    for name, (table, text) in tables.items():
         if table.rows:
-            write_if_changed(out / f"{name}.md", texts[name] + "\n")
+            write_if_changed(out / f"{name}.md", text + "\n")
             write_if_changed(out / f"{name}.csv", table.csv())
             files += [out / f"{name}.md", out / f"{name}.csv"]
     rows = ranking(records)

@@ -218,30 +218,118 @@ def power(call: Call, *, self: Operand, exponent: Operand) -> Value:
     return arithmetic(call, "power", self, exponent)
 
 
+# Conditions, which a program holds as 1 and 0
+
+
+def above(call: Call, first: Operand, second: Operand) -> Value:
+    """first > second."""
+    sign = call.add(ops.Sign(inputs=(arithmetic(call, "subtract", first, second).number,)))
+    return arithmetic(call, "add", arithmetic(call, "multiply", sign, 0.5), 0.5)
+
+
+def opposite(call: Call, condition: Value) -> Value:
+    return arithmetic(call, "subtract", 1.0, condition)
+
+
+def other_than(call: Call, first: Operand, second: Operand) -> Value:
+    return arithmetic(call, "add", above(call, first, second), above(call, second, first))
+
+
+COMPARISONS: dict[str, Callable[[Call, Operand, Operand], Value]] = {
+    "gt": above,
+    "lt": lambda call, first, second: above(call, second, first),
+    "le": lambda call, first, second: opposite(call, above(call, first, second)),
+    "ge": lambda call, first, second: opposite(call, above(call, second, first)),
+    "ne": other_than,
+    "eq": lambda call, first, second: opposite(call, other_than(call, first, second)),
+}
+
+
+def comparison(name: str) -> Callable[..., Value]:
+    def translation(call: Call, *, self: Operand, other: Operand) -> Value:
+        return COMPARISONS[name](call, self, other)
+
+    return translation
+
+
+def logical(function: str) -> Callable[..., Value]:
+    """and, or: of conditions alone."""
+
+    def translation(call: Call, *, self: Operand, other: Operand) -> Value:
+        parts = [part for part in (self, other) if isinstance(part, Value)]
+        if not all(part.is_condition for part in parts):
+            raise UnsupportedError("logic on the bits of whole numbers")
+        return arithmetic(call, function, self, other)
+
+    return translation
+
+
+def logical_not(call: Call, *, self: Known) -> Value:
+    assert isinstance(self, Value)
+    return opposite(call, self if self.is_condition else other_than(call, self, 0.0))
+
+
+def as_condition(call: Call, known: Known) -> Known:
+    """Whether a number is another than zero."""
+    return known if isinstance(known, Constant) or known.is_condition else other_than(call, known, 0.0)
+
+
+def hides(call: Call, condition: Known) -> Value:
+    """What to add to scores: nothing where the condition holds, and so much less than nothing where it does not."""
+    return arithmetic(call, "multiply", arithmetic(call, "subtract", condition, 1.0), LARGE)
+
+
+def _is_mask(operand: Operand) -> bool:
+    """Whether the number is so low that adding it leaves nothing of a score before a softmax."""
+    if isinstance(operand, Value):
+        return False
+    return bool((operand.numbers() <= -1e9).all()) if isinstance(operand, Constant) else operand <= -1e9
+
+
 def where(call: Call, *, condition: Known, self: Operand, other: Operand) -> Value:
-    """One of two by a condition that does not depend on the input: a·c + b·(1 - c), or a mask to add."""
-    if not isinstance(condition, Constant):
-        raise UnsupportedError("a choice by a condition that depends on the input")
-    chosen = condition.tensor.double()
-    if not isinstance(other, Value):  # where(c, a, number) is where(not c, number, a)
-        self, other, chosen = other, self, 1 - chosen
-    if not isinstance(other, Value):
-        raise UnsupportedError("a choice between constants")
-    fill = self.numbers() if isinstance(self, Constant) else None if isinstance(self, Value) else np.asarray(self)
-    if fill is not None and (fill <= -1e9).all():
-        # A mask before a softmax: adding so much leaves nothing of the number itself.
-        mask = Constant(chosen * -LARGE, condition.name, layout=condition.layout)
+    """One of two by a condition c: a·c + b·(1 - c), or a mask to add."""
+    if _is_mask(other) and isinstance(self, Value):  # where(c, a, b) is where(not c, b, a)
+        return arithmetic(call, "add", self, hides(call, condition)) if isinstance(condition, Value) else where(
+            call, condition=_not(condition), self=other, other=self
+        )  # fmt: skip
+    if _is_mask(self) and isinstance(other, Value):
+        if isinstance(condition, Value):
+            return arithmetic(call, "add", other, arithmetic(call, "multiply", condition, -LARGE))
+        mask = Constant(condition.tensor.double() * -LARGE, condition.name, layout=condition.layout)
         return arithmetic(call, "add", other, mask)
-    keep = Constant(1 - chosen, condition.name, layout=condition.layout)
-    kept = arithmetic(call, "multiply", other, keep)
-    if fill is not None and not fill.any():
-        return kept
-    if isinstance(self, Value):
-        taken: Operand = arithmetic(call, "multiply", self, Constant(chosen, condition.name, layout=condition.layout))
-    else:
-        held = self.tensor.double() if isinstance(self, Constant) else float(self)
-        taken = Constant(chosen * held, condition.name, layout=condition.layout)
+    if not isinstance(self, Value) and not isinstance(other, Value):
+        step = _constant(self, lambda first: first - _plain(other))
+        return arithmetic(call, "add", arithmetic(call, "multiply", condition, step), other)
+    rest = opposite(call, condition) if isinstance(condition, Value) else _not(condition)
+    taken, kept = _times(call, self, condition), _times(call, other, rest)
+    if taken is None or kept is None:
+        found = taken or kept
+        assert isinstance(found, Value)
+        return found
     return arithmetic(call, "add", kept, taken)
+
+
+def _not(condition: Constant) -> Constant:
+    return Constant(1 - condition.tensor.double(), condition.name, layout=condition.layout)
+
+
+def _plain(operand: Operand) -> Any:
+    assert not isinstance(operand, Value)
+    return operand.tensor.double() if isinstance(operand, Constant) else operand
+
+
+def _times(call: Call, operand: Operand, condition: Known) -> Operand | None:
+    """The operand where the condition holds, else 0; ``None`` where that is 0 everywhere."""
+    if not isinstance(operand, Value) and not np.any(_constant_numbers(operand)):
+        return None
+    if isinstance(operand, Value) or isinstance(condition, Value):
+        return arithmetic(call, "multiply", operand, condition)
+    held = Constant(condition.tensor.double(), condition.name, layout=condition.layout)
+    return _constant(held, lambda chosen: chosen * _plain(operand))
+
+
+def _constant_numbers(operand: Operand) -> Numbers:
+    return operand.numbers() if isinstance(operand, Constant) else np.asarray(operand, np.float64)
 
 
 def masked_fill(call: Call, *, self: Known, mask: Known, value: Operand) -> Value:
@@ -303,6 +391,10 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar"), power),
     **dict.fromkeys(("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar"), where),
     **dict.fromkeys(("aten.masked_fill.Scalar", "aten.masked_fill.Tensor"), masked_fill),
+    **{f"aten.{name}.{form}": comparison(name) for name in COMPARISONS for form in ("Tensor", "Scalar")},
+    **{f"aten.{name}": logical("multiply") for name in ("logical_and.default", "__and__.Tensor", "bitwise_and.Tensor")},
+    **{f"aten.{name}": logical("maximum") for name in ("logical_or.default", "__or__.Tensor", "bitwise_or.Tensor")},
+    **dict.fromkeys(("aten.logical_not.default", "aten.bitwise_not.default"), logical_not),
     **dict.fromkeys(("aten.var.dim", "aten.var.correction"), variance),
     **dict.fromkeys(("aten.std.dim", "aten.std.correction"), partial(variance, root=True)),
     "aten.linalg_vector_norm.default": vector_norm,

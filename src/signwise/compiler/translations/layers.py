@@ -126,8 +126,8 @@ def linear(call: Call, *, input: Known, weight: Known, bias: Known | None) -> Va
 def addmm(call: Call, *, self: Known, mat1: Known, mat2: Known, beta: float = 1, alpha: float = 1) -> Value:
     """x @ W + b with W as (in, out): the Conv1D of GPT-2."""
     weight = call.constant(mat2)
-    if (beta, alpha) != (1, 1) or weight.is_signs:
-        raise UnsupportedError("a sum with factors, or the signs of a binary layer")
+    if (beta, alpha) != (1, 1):
+        raise UnsupportedError("a sum with factors")
     turned = replace(weight, tensor=weight.tensor.T.contiguous(), name=f"{weight.name} turned")
     return linear(call, input=mat1, weight=turned, bias=self)
 

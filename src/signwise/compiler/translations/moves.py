@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from signwise.compiler.builder import Call, Known, UnsupportedError, Value, float32
+from signwise.compiler.builder import EXAMPLES, Call, Constant, Known, UnsupportedError, Value, float32
+from signwise.compiler.translations.elementwise import as_condition
 from signwise.program import operations as ops
 
 
@@ -42,7 +43,9 @@ def cast(call: Call, *, self: Known, dtype: torch.dtype | None = None, **_: obje
     if dtype is not None and dtype.is_floating_point:
         call.value(self)
     elif dtype == torch.bool:
-        raise UnsupportedError("a condition that depends on the input")
+        return as_condition(call, self)
+    elif isinstance(self, Value) and self.is_condition:
+        return self
     elif dtype is not None and not call.draft.is_integer(call.value(self, whole_numbers=True)):
         raise UnsupportedError("real numbers cut off to whole numbers")
     return self
@@ -97,6 +100,31 @@ def select(call: Call, *, self: Known, dim: int, index: int) -> Value:
     value, axis = call.value(self, whole_numbers=True), call.of(self).axis(dim)
     at = index % call.draft.shape(value)[axis]
     return Value(_reshaped(call, _part(call, value, axis, at, at + 1), call.shape), call.layout)
+
+
+def index(call: Call, *, self: Known, indices: list[Known | None]) -> Value:
+    """x[:, numbers] with constant numbers along one dimension; ``x[arange(batch)[:, None], numbers]`` is the same."""
+    value, layout = call.value(self), call.of(self)
+    if layout.merged or any(isinstance(found, Value) for found in indices):
+        raise UnsupportedError("indices that the model computes, or across the examples of a batch")
+    chosen = {dim: found for dim, found in enumerate(indices) if isinstance(found, Constant)}
+    of_batch = chosen.pop(layout.batch, None)
+    if of_batch is not None and of_batch.tensor.flatten().tolist() != list(range(EXAMPLES)):
+        raise UnsupportedError("indices across the examples of a batch")
+    if len(chosen) != 1 or (of_batch is not None and (layout.batch, *chosen) != (0, 1)):
+        raise UnsupportedError("indices along several dimensions")
+    ((dim, numbers),) = chosen.items()
+    axis = layout.axis(dim)
+    picked = numbers.example(call.layout) if numbers.layout is not None else numbers.numbers()
+    size = call.draft.shape(value)[axis]
+    places = [int(place) % size for place in picked.flatten()]
+    if places == list(range(places[0], places[0] + len(places))):
+        return Value(_reshaped(call, _part(call, value, axis, places[0], places[-1] + 1), call.shape), call.layout)
+    if len(places) > 64:
+        raise UnsupportedError(f"{len(places)} indices; at most 64 parts can be joined")
+    parts = tuple(_part(call, value, axis, place, place + 1) for place in places)
+    joined = parts[0] if len(parts) == 1 else call.step(ops.Concat(inputs=parts, axis=axis))
+    return Value(_reshaped(call, joined, call.shape), call.layout)
 
 
 def split(call: Call, *, self: Known, dim: int = 0, **_: object) -> list[Value]:
@@ -274,6 +302,7 @@ MOVES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("aten.transpose.int", "aten.t.default", "aten.swapaxes.default"), transpose),
     "aten.slice.Tensor": slice_,
     "aten.select.int": select,
+    "aten.index.Tensor": index,
     **dict.fromkeys(
         (
             "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.tensor_split.sections",

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from signwise.compiler.builder import LARGE, Call, Constant, Known, UnsupportedError, Value, float32
+from signwise.compiler.translations.elementwise import hides
 from signwise.program import operations as ops
 
 
@@ -98,7 +99,9 @@ def attention(
             tensor = torch.where(tensor, 0.0, -LARGE)
         numbers = Constant(tensor, attn_mask.name, layout=attn_mask.layout).example(call.layout)
         mask, shape = call.draft.tensor("mask", numbers), numbers.shape
-    elif attn_mask is not None:
+    elif isinstance(attn_mask, Value):
+        if attn_mask.is_condition:
+            attn_mask = hides(Call(call.draft, call.name, (attn_mask.layout,)), attn_mask)
         inputs.append(call.value(attn_mask))
     return call.add(
         ops.Attention(inputs=tuple(inputs), scale=float32(factor), causal=is_causal, mask=mask, mask_shape=shape)
