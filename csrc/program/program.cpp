@@ -65,7 +65,7 @@ std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<
 
 void Program::add_input(const Shape& shape, Type type) {
     require(!finished() && steps_.empty(), "the inputs of a program come before its operations");
-    require(inputs_ < SIGNWISE_LARGEST_VALUES, "a program may have 16 inputs");
+    require(inputs_ < SIGNWISE_LARGEST_VALUES, "a program may have 256 inputs");
     Tensor tensor{};
     tensor.shape = shape;
     tensor.type = type;
@@ -164,7 +164,7 @@ void Program::fuse_clips(const std::vector<int32_t>& results) {
 void Program::finish(const std::vector<int32_t>& outputs) {
     require(!finished(), "the program is finished");
     require(inputs_ > 0, "a program needs an input");
-    require(!outputs.empty() && outputs.size() <= SIGNWISE_LARGEST_VALUES, "a program has 1 to 16 outputs");
+    require(!outputs.empty() && outputs.size() <= SIGNWISE_LARGEST_VALUES, "a program has 1 to 256 outputs");
     for (const int32_t output : outputs) {
         require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
     }

@@ -34,7 +34,8 @@ BYTES = Quantized(type="int8", scale=0.0625)
 TENSORS: dict[str, npt.NDArray[Any]] = {
     "slope": floats(6), "table": floats(5, 1), "layer": floats(5, 7), "channel": floats(6), "row": floats(7),
     "mask": floats(4, 4), "words": floats(11, 9), "filters": floats(8, 6, 3, 2), "signs": bits(8, 36),
-    "grouped": bits(8, 3 * 16), "dense": bits(10, 7), "wide": floats(10, 7), "ten": floats(10), "eight": floats(8),
+    "grouped": bits(8, 3 * 16), "blocks": bits(70, 390), "scales": floats(70, 3), "seventy": floats(70),
+    "dense": bits(10, 7), "wide": floats(10, 7), "ten": floats(10), "eight": floats(8),
 }  # fmt: skip
 IMAGE = (6, 5, 7)
 
@@ -112,6 +113,16 @@ CASES: list[tuple[ops.Operation, list[Any]]] = [
     ),
     (ops.Dense(inputs=(0,), weight="dense", bits=1, out_features=10, in_features=7, scale="ten", relu=True), [IMAGE]),
     (ops.Dense(inputs=(0,), weight="wide", bits=32, out_features=10, in_features=7, bias="ten"), [IMAGE]),
+    *[
+        (
+            ops.Dense(
+                inputs=(0,), weight="blocks", bits=1, out_features=70, in_features=390, blocks=3, block_scale="scales",
+                scale="seventy", bias="seventy",
+            ),
+            [shape],
+        )
+        for shape in [(390,), (20, 390)]
+    ],
 ]  # fmt: skip
 
 
