@@ -96,10 +96,10 @@ def loss_figure(record: JsonObject) -> Figure:
 def text(record: JsonObject) -> str:
     """The transcript, and how far llama.cpp agrees."""
     spoken, agreed = record["transcript"], record["agreement"]
-    lines = [f"{spoken['prompt']}[{name}] {_one_line(spoken[name])}" for name in ("greedy", "drawn")]
+    lines = [f"> *{name}*: {spoken['prompt']}**{_one_line(spoken[name])}**" for name in ("greedy", "drawn")]
     return "\n\n".join(
         (
-            "```text\n" + "\n".join(lines) + "\n```",
+            "\n>\n".join(lines),
             f"*Greedy* takes the likeliest byte, *drawn* one at temperature {spoken['temperature']:g}, seed "
             f"{spoken['seed']}. The model, one of the table above with "
             f"{record['trained']['bits_per_byte']['test']:.3f} bits per "
@@ -201,7 +201,7 @@ def _by_method(record: JsonObject) -> dict[str, list[JsonObject]]:
 
 
 def _one_line(words: str) -> str:
-    return words.replace("\n", " / ")
+    return words.replace("\n", " / ").strip()
 
 
 def _slope(rows: list[JsonObject]) -> float:
