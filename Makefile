@@ -108,7 +108,7 @@ test-llama: setup
 	mkdir -p $(LLAMA)
 	test -d $(LLAMA)/node_modules/node-llama-cpp || npm install --silent --prefix $(LLAMA) --ignore-scripts \
 		--omit=optional node-llama-cpp@3 @node-llama-cpp/linux-x64@3
-	NODE_LLAMA_CPP=$(CURDIR)/$(LLAMA) $(BIN)/python -m pytest tests/llama
+	NODE_LLAMA_CPP=$(CURDIR)/$(LLAMA) $(BIN)/python -m pytest tests/llama -rs
 
 # The C export on emulated microcontrollers.
 # Needs: apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm

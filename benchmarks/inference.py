@@ -3,9 +3,15 @@
     python benchmarks/inference.py                          # 15 minutes; writes results/inference/PROCESSOR.json
     python benchmarks/inference.py --networks resnet18      # one network
 
-Every network is measured in a process of its own: batch 1 and 16, one thread and two, float32 and int8, all engines in
-turn. On x86-64 Linux with AVX-512, ResNet-18 is measured once more with everything beyond AVX2 hidden from every
-engine, ours included: that is the processor most people have. Not every machine can hide it.
+The paper's networks take images of their data sets, MobileNetV2 and the U-Net 96x96 pixels. The decoder computes one
+token of a text of 256, given the keys and values of those before it. The dense layer is one product of a matrix and a
+vector; there the peers are also ONNX Runtime's MatMulNBits with 2 and 4 bits and, where NODE_LLAMA_CPP names the folder
+in which npm has installed @node-llama-cpp/linux-x64, ggml's Q1_0.
+
+Every network is measured in a process of its own: batch 1 and 16 (decoder and dense layer: 1), one thread and two,
+float32 and int8, all engines in turn. On x86-64 Linux with AVX-512, ResNet-18 is measured once more with everything
+beyond AVX2 hidden from every engine, ours included: that is the processor most people have. Not every machine can hide
+it.
 
 The networks have random weights, because speed, memory and size do not depend on them. The other engines get them with
 float32 weights and batch norm folded.
@@ -21,30 +27,46 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from signwise import compiler, models
 from signwise.bench.isolated import ENGINES
 from signwise.bench.measure import Plan, compare
-from signwise.bench.network import Network, random_input
+from signwise.bench.network import Network, listed, random_input
 from signwise.bench.report import as_data, table
+from signwise.compiler.decoder import TokenStep, compile_decoder
 from signwise.convert import binarize_, first_and_last, last
 from signwise.methods import GroupTransform
 from signwise.provenance import processor, write_record
 from signwise.schedule import BinarizationSchedule
 
-NETWORKS = ("lenet5", "vgg_small", "resnet18", "wrn28_10", "dense4096")
 # Seconds per batch size and number of threads; large networks take longer anyway.
-SECONDS = {"lenet5": 4.0, "vgg_small": 24.0, "resnet18": 45.0, "wrn28_10": 40.0, "dense4096": 4.0}
+SECONDS = {
+    "lenet5": 3.0,
+    "vgg_small": 12.0,
+    "resnet18": 20.0,
+    "wrn28_10": 30.0,
+    "mobilenet_v2": 15.0,
+    "unet": 20.0,
+    "token_step": 8.0,
+    "dense4096": 6.0,
+}
+NETWORKS = tuple(SECONDS)
+DECODER = models.LlamaConfig(
+    hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=8
+)
+ONE_AT_A_TIME = ("token_step", "dense4096")
 HIDE = Path(__file__).with_name("hide_avx512.c")
-INPUT_SHAPES = {"lenet5": (1, 28, 28)}
+INPUT_SHAPES = {"lenet5": (1, 28, 28), "mobilenet_v2": (3, 96, 96), "unet": (3, 96, 96)}
 _CIFAR_SHAPE = (3, 32, 32)
 
 
@@ -64,11 +86,75 @@ class Untrained:
     difference: float
 
 
+class InvertedResidual(nn.Module):
+    """The block of MobileNetV2: wider by a 1x1 layer, a depthwise layer, narrower by another 1x1 layer."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, times: int) -> None:
+        super().__init__()
+        wide = times * inputs
+        layers = [] if times == 1 else [_conv_norm(inputs, wide, 1), nn.ReLU6()]
+        layers += [_conv_norm(wide, wide, 3, stride, groups=wide), nn.ReLU6(), _conv_norm(wide, outputs, 1)]
+        self.layers = nn.Sequential(*layers)
+        self.shortcut = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layers(x)
+        return x + y if self.shortcut else y
+
+
+def mobilenet_v2() -> nn.Module:
+    """MobileNetV2 with 17 blocks, width 1 and 1000 classes."""
+    stages = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+    layers: list[nn.Module] = [_conv_norm(3, 32, 3, 2), nn.ReLU6()]
+    channels = 32
+    for times, outputs, count, stride in stages:
+        for block in range(count):
+            layers.append(InvertedResidual(channels, outputs, stride if block == 0 else 1, times))
+            channels = outputs
+    last = [_conv_norm(channels, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)]
+    return nn.Sequential(*layers, *last)
+
+
+def _conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Module:
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(outputs))
+
+
+class UNet(nn.Module):
+    """Four levels of two 3x3 layers each, with 32 to 256 channels; transposed convolutions lead up again."""
+
+    def __init__(self, width: int = 32, classes: int = 2) -> None:
+        super().__init__()
+        widths = [width << level for level in range(4)]
+        above = list(pairwise(widths))
+        self.down = nn.ModuleList(_two_layers(*pair) for pair in ((3, width), *above))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(lower, upper, 2, 2) for upper, lower in above)
+        self.join = nn.ModuleList(_two_layers(2 * upper, upper) for upper, _ in above)
+        self.last = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = [self.down[0](x)]
+        for down in self.down[1:]:
+            kept.append(down(F.max_pool2d(kept[-1], 2)))
+        made = kept.pop()
+        for up, join in zip(reversed(self.up), reversed(self.join), strict=True):
+            made = join(torch.cat((kept.pop(), up(made)), 1))
+        scores: Tensor = self.last(made)
+        return scores
+
+
+def _two_layers(inputs: int, outputs: int) -> nn.Module:
+    return nn.Sequential(_conv_norm(inputs, outputs, 3), nn.ReLU(), _conv_norm(outputs, outputs, 3), nn.ReLU())
+
+
+BUILDERS: dict[str, Callable[[], nn.Module]] = {**models.MODELS, "mobilenet_v2": mobilenet_v2, "unet": UNet}
+
+
 def untrained(name: str) -> Untrained:
-    """One of the paper's networks with random binary weights and batch-norm statistics to match; takes raw pixels."""
+    """A network with random binary weights and batch-norm statistics to match; takes raw pixels."""
     torch.manual_seed(0)
     shape = INPUT_SHAPES.get(name, _CIFAR_SHAPE)
-    bare = models.MODELS[name]()
+    bare = BUILDERS[name]()
     state_dict_bytes = _float_bytes(bare)
     binarize_(bare, skip=last if name == "lenet5" else first_and_last, method=GroupTransform())
     model = nn.Sequential(models.Standardize([0.5] * shape[0], [0.25] * shape[0]), bare)
@@ -83,6 +169,26 @@ def dense(size: int) -> Untrained:
     state_dict_bytes = _float_bytes(model)
     binarize_(model, skip=(), method=GroupTransform())
     return _compiled(model.eval(), (size,), state_dict_bytes)
+
+
+def token_step(config: models.LlamaConfig) -> Untrained:
+    """A decoder's pass over the last token of the longest text that it takes; the head and the embedding stay float."""
+    torch.manual_seed(0)
+    model = models.llama(config).eval()
+    state_dict_bytes = _float_bytes(model)
+    binarize_(model, skip=last, method=GroupTransform(scale="mean"))
+    BinarizationSchedule(total_steps=1).apply_(model, 1)
+    program = compile_decoder(model)
+    draw, length = np.random.default_rng(0), config.max_position_embeddings
+    tokens = draw.integers(0, config.vocab_size, (4, 1)).astype(np.int32)
+    caches = (draw.standard_normal((4, *given.shape)).astype(np.float32) for given in program.inputs[2:])
+    examples = (tokens, np.full((4, 1), length - 1, np.float32), *caches)
+    network = Network(float32=program, int8=program.quantize(examples), examples=examples)
+    step = TokenStep(model, config, length).eval()
+    with torch.inference_mode():
+        expected = step(*map(torch.from_numpy, examples))[0].numpy()
+    difference = float(np.abs(program.run(examples)[0] - expected).max() / np.abs(expected).max())
+    return Untrained(network=network, state_dict_bytes=state_dict_bytes, difference=difference)
 
 
 def _float_bytes(model: nn.Module) -> int:
@@ -108,8 +214,8 @@ def _compiled(model: nn.Module, shape: tuple[int, ...], state_dict_bytes: int) -
     examples = random_input(program, 4)
     network = Network(float32=program, int8=program.quantize(examples), examples=examples)
     with torch.inference_mode():
-        expected = model(torch.from_numpy(examples)).numpy()
-    difference = float(np.abs(program(examples) - expected).max() / np.abs(expected).max())
+        expected = model(*map(torch.from_numpy, listed(examples))).numpy()
+    difference = float(np.abs(program.run(examples) - expected).max() / np.abs(expected).max())
     return Untrained(network=network, state_dict_bytes=state_dict_bytes, difference=difference)
 
 
@@ -128,12 +234,21 @@ def record_path(results: Path, processor: str) -> Path:
     return results / "inference" / f"{'-'.join(words)}.json"
 
 
-def measure(name: str, engines: Sequence[str], threads: Sequence[int]) -> dict[str, Any]:
+def built_by_name(name: str) -> Untrained:
+    """One of the networks to measure."""
+    if name == "dense4096":
+        return dense(4096)
+    if name == "token_step":
+        return token_step(DECODER)
+    return untrained(name)
+
+
+def measure(name: str, engines: Sequence[str], threads: Sequence[int], share: float) -> dict[str, Any]:
     """Measure one network in this process."""
-    built: Untrained = dense(4096) if name == "dense4096" else untrained(name)
+    built = built_by_name(name)
     chosen = [ENGINES[engine] for engine in engines if not ENGINES[engine].missing()]
-    batches = (1,) if name == "dense4096" else (1, 16)
-    plan = Plan(engines=chosen, batches=batches, threads=threads, seconds=SECONDS[name])
+    batches = (1,) if name in ONE_AT_A_TIME else (1, 16)
+    plan = Plan(engines=chosen, batches=batches, threads=threads, seconds=share * SECONDS[name])
     comparison = compare(built.network, plan, lambda line: print(f"  {line}", file=sys.stderr, flush=True))
     print(f"{name}\n{table(comparison)}\n", flush=True)
     return as_data(comparison) | {
@@ -212,14 +327,16 @@ def main() -> None:
         "--out", type=Path, help="where the record goes (a file for this processor in results/inference)"
     )
     parser.add_argument("--no-avx2", action="store_true", help="skip the part with AVX-512 hidden")
+    parser.add_argument("--share", type=float, default=1.0, help="of the usual time per network (1)")
     parser.add_argument("--only", choices=NETWORKS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     engines = arguments.engines or [name for name in ENGINES if name != "numpy"]
     if arguments.only is not None:
-        arguments.out.write_text(json.dumps(measure(arguments.only, engines, arguments.threads)))
+        measured = measure(arguments.only, engines, arguments.threads, arguments.share)
+        arguments.out.write_text(json.dumps(measured))
         return
 
-    words = ["--engines", *engines, "--threads", *map(str, arguments.threads)]
+    words = ["--engines", *engines, "--threads", *map(str, arguments.threads), "--share", str(arguments.share)]
     networks = {name: measure_apart(name, words, {}) for name in arguments.networks}
     record: dict[str, Any] = {"networks": networks, "figures": figures(networks)}
     with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ import signwise as sw
 from signwise.provenance import now, revision, write_record
 from signwise.runtime import native
 
-LARGEST_BATCH = 16
+LARGEST_BATCH = 4
 POINTS = 100  # at which the memory is looked at
 
 # A process with few KiB of address space left once it is loaded. It must compute or raise, and then work again.
@@ -78,11 +78,14 @@ def threads(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 
 def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    """The memory that the process itself has allocated: pages of files come and go as the system likes."""
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
 
 
 def calls(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    """LeNet5 and the programs of the fuzzer, which have every operation, in turn and with batches of 1 to 16."""
+    """LeNet5 and the programs of the fuzzer, which have every operation, in turn and with batches of 1 to 4."""
     fuzz = runpy.run_path(str(Path(__file__).parents[1] / "tests" / "fuzz_file.py"))
     lenet5 = sw.load("lenet5-mnist-1bit", threads=arguments.threads)
     programs = [lenet5.program, *(program() for program in fuzz["SEEDS"])]

@@ -119,7 +119,7 @@ int32_t signwise_finish(signwise_program* program, const int32_t* outputs, int32
     return guarded([&] {
         signwise::require(program != nullptr, "no program");
         signwise::require(outputs != nullptr && count >= 1 && count <= SIGNWISE_LARGEST_VALUES,
-                          "a program has 1 to 16 outputs");
+                          "a program has 1 to 256 outputs");
         program->program.finish(std::vector<int32_t>(outputs, outputs + count));
     });
 }

@@ -34,7 +34,7 @@ enum {
     SIGNWISE_INT32 = 4  /* inputs and outputs of programs: numbers of tokens, positions, classes */
 };
 
-enum { SIGNWISE_LARGEST_RANK = 6, SIGNWISE_LARGEST_VALUES = 16 /* inputs, and outputs, of a program */ };
+enum { SIGNWISE_LARGEST_RANK = 6, SIGNWISE_LARGEST_VALUES = 256 /* inputs, and outputs, of a program */ };
 
 enum {
     SIGNWISE_CONV = 0,
@@ -157,7 +157,7 @@ typedef struct {
     int32_t size_count;
     const int64_t* sizes;
     float numbers[4];
-    const float* table;
+    const float* table; /* of a dense layer with 1-bit weights: a scale per feature and equal block of inputs; or null */
     int64_t table_count;
 } signwise_operation;
 

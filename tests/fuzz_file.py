@@ -124,7 +124,8 @@ def modern_program() -> Program:
         ops.Arithmetic(inputs=(4,), function="add", operand="positions", shape=(7, 8)),  # 5: (7, 8)
         ops.Normalize(inputs=(5,), axes=(1,), epsilon=0.0009765625, scale="norm.scale", bias="norm.bias",
                       out=eight_bits),  # 6: (7, 8)
-        ops.Dense(inputs=(6,), weight="qkv", bits=1, scale="qkv.scale", out_features=24, in_features=8),  # 7: (7, 24)
+        ops.Dense(inputs=(6,), weight="qkv", bits=1, scale="qkv.scale", out_features=24, in_features=8, blocks=2,
+                  block_scale="qkv.blocks"),  # 7: (7, 24)
         ops.Reshape(inputs=(7,), shape=(7, 3, 2, 4)),  # 8
         ops.Transpose(inputs=(8,), axes=(1, 2, 0, 3)),  # 9: (3, 2, 7, 4)
         ops.Slice(inputs=(9,), starts=(0, 0, 0, 0), stops=(1, 2, 7, 4), steps=(1, 1, 1, 1)),  # 10
@@ -151,7 +152,8 @@ def modern_program() -> Program:
     )  # fmt: skip
     tensors = {
         "table": floats(9, 8), "token": floats(1, 8), "positions": floats(7, 8), "norm.scale": floats(8),
-        "norm.bias": floats(8), "qkv": signs(24, 8), "qkv.scale": floats(24), "mask": floats(7, 7),
+        "norm.bias": floats(8), "qkv": signs(24, 8), "qkv.scale": floats(24), "qkv.blocks": floats(24, 2),
+        "mask": floats(7, 7),
         "up": signs(6, 2, 3, 3), "up.bias": floats(6), "slope": floats(6),
     }  # fmt: skip
     inputs = [Input(shape=(6,), type="int32"), Input(shape=(4, 5, 6))]

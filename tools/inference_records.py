@@ -15,6 +15,12 @@ from typing import Any
 from signwise.reproduce.tables import network_title
 
 JsonObject = dict[str, Any]
+_TITLES = {
+    "dense4096": "dense layer 4096 × 4096",
+    "mobilenet_v2": "MobileNetV2",
+    "unet": "U-Net",
+    "token_step": "decoder's token step",
+}
 
 
 def read_records(results: Path) -> dict[Path, JsonObject]:
@@ -32,7 +38,7 @@ def read_records(results: Path) -> dict[Path, JsonObject]:
 
 def title(network: str) -> str:
     """The display name of a measured network."""
-    return "dense layer 4096 × 4096" if network == "dense4096" else network_title(network)
+    return _TITLES.get(network, network_title(network))
 
 
 @dataclass(frozen=True, kw_only=True)

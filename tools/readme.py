@@ -7,7 +7,8 @@ from pathlib import Path
 
 from signwise.figures.bars import Bar, Panel
 from signwise.reproduce.records import ABSENT, read_training_records
-from signwise.reproduce.tables import NETWORKS, Table, full_results, network_title
+from signwise.reproduce.tables import Table, full_results, network_title
+from tools import inference_records
 from tools.inference_records import JsonObject, against_fastest_peer, engine_times, packed_bytes, read_records
 
 MISSING = "_Not recorded yet._"
@@ -72,7 +73,7 @@ def figures(inference: Mapping[Path, JsonObject], errors: dict[int, tuple[float,
     """
     newest, *others = inference.values()
     networks = newest["networks"]
-    rows = [_row(title, networks[name]) for name, title in NETWORKS.items() if name in networks]
+    rows = [_row(inference_records.title(name), network) for name, network in networks.items() if name != "dense4096"]
     for record in (newest, *others):
         where = "" if record is newest else f", {_processor(record)}"
         if record is not newest:

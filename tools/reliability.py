@@ -41,7 +41,8 @@ def kills(record: JsonObject) -> str:
 
 def _kills(found: JsonObject) -> tuple[str, str]:
     runs = "1 run" if found["runs"] == 1 else f"{found['runs']} runs"
-    return f"{found['kills']} kills in {runs}", f"{found['identical']} of {runs} end bit-identical"
+    end = "ends" if found["runs"] == 1 else "end"
+    return f"{found['kills']} kills in {runs}", f"{found['identical']} of {runs} {end} bit-identical"
 
 
 def runtime(record: JsonObject) -> str:
@@ -68,7 +69,14 @@ def runtime(record: JsonObject) -> str:
             )
         )
     if (found := parts.get("calls")) is not None:
-        rows.append(("memory of a process", f"{found['calls']:,} calls", f"{found['bytes_per_call']:g} bytes per call"))
+        slope = round(found["bytes_per_call"], 3) + 0.0  # no negative zero
+        rows.append(
+            (
+                f"memory of a process that runs {found['programs']} programs with every operation in turn",
+                f"{found['calls']:,} calls",
+                f"{found['growth_bytes']:,} bytes more in all, {slope:g} per call",
+            )
+        )
     if (found := parts.get("exhaustion")) is not None:
         rows.append(
             (

@@ -16,7 +16,18 @@ from signwise.figures import save
 from signwise.figures.bars import bars_figure
 from signwise.reproduce.render import write_if_changed
 from signwise.reproduce.tables import Table
-from tools import acceptance, exports, fine_tuning, networks, platforms, readme, reliability, results, speed
+from tools import (
+    acceptance,
+    exports,
+    fine_tuning,
+    language_models,
+    networks,
+    platforms,
+    readme,
+    reliability,
+    results,
+    speed,
+)
 from tools.inference_records import JsonObject, read_records
 from tools.markers import filled
 
@@ -36,6 +47,7 @@ def pages(root: Path) -> dict[Path, str]:
         Path("docs/install.md"): {"wheels": platforms.wheels(recorded)},
         Path("docs/export-onnx.md"): {"onnx": exports.onnx(recorded)},
         Path("docs/microcontrollers.md"): {"microcontrollers": exports.microcontrollers(recorded)},
+        Path("docs/language-models.md"): language_models.blocks(recorded, MISSING),
         Path("docs/kernels.md"): {"kernels": kernels(recorded)},
         Path("docs/pack-and-ship.md"): {"activations": activations(recorded)},
         Path("docs/acceptance.md"): acceptance.blocks(recorded),
@@ -121,21 +133,24 @@ def activations(recorded: Path) -> str:
     )
 
 
-def draw_overview(root: Path) -> None:
-    """Draw README's picture."""
+def draw_pictures(root: Path) -> None:
+    """Draw README's picture, and that of the language models."""
     recorded = root / "results"
     inference = readme.overview_records(recorded)
     if inference:
         newest = next(iter(inference.values()))
         figure = bars_figure(readme.picture(newest, readme.lenet5_errors(recorded)), width=11.0)
         save(figure, root / readme.PICTURE)
+    losses = _read(recorded / "language-model.json")
+    if losses is not None:
+        save(language_models.loss_figure(losses), root / language_models.PICTURE)
 
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository (this one)")
     root: Path = parser.parse_args(words).root
-    draw_overview(root)
+    draw_pictures(root)
     for path, text in pages(root).items():
         print(f"{path} {'rendered' if write_if_changed(root / path, text) else 'is up to date'}")
 

@@ -7,7 +7,7 @@ const LARGEST_HEADER = 2 ** 24;
 const LARGEST_LISTS = 2 ** 17;
 const LARGEST_VALUES = 2 ** 19;
 const LARGEST_OPERATIONS = 4096;
-const LARGEST_ENDS = 16;
+const LARGEST_ENDS = 256;
 const VERSIONS = [1, 2];
 const BYTES = { F32: 4, U8: 1 };
 

@@ -40,7 +40,7 @@ export const FUNCTIONS = {
 // sets a bit, "name:" is read by nobody. Lists that share a field follow each other. "?" marks what version 1 leaves out.
 export const KINDS = {
   conv: [0, `${LAYER} ${WINDOW} dilation groups out_channels`],
-  dense: [1, `${LAYER} out_features:out_channels in_features:`],
+  dense: [1, `${LAYER} out_features:out_channels in_features: blocks:? block_scale:table?`],
   affine: [2, "scale bias relu"],
   relu: [3, ""],
   add: [4, "relu"],

@@ -6,6 +6,9 @@
 
 namespace signwise {
 
+// The bounds of a number that is not clipped.
+constexpr float kUnbounded = __builtin_inff();
+
 // How tensors store numbers, numbered as in signwise.h. An 8-bit number q stands for scale * q.
 enum class Type : int32_t { float32 = 0, uint8 = 1, int8 = 2, uint6 = 3, int32 = 4 };
 
@@ -21,11 +24,11 @@ constexpr int32_t kZeroPoint = 128;
 
 // What a layer does with x, the weighted sum of its inputs:
 //
-//     y = relu(scale * x + bias + residual),      rounded to the output's type
+//     y = clip(scale * x + bias + residual, low, high),      rounded to the output's type
 struct Epilogue {
     const float* scale;     // per filter; may be null
     const float* bias;      // per filter; may be null
-    int32_t relu;
+    float low = -kUnbounded, high = kUnbounded;  // 0 and infinity for a ReLU
     const void* residual;   // may be null; laid out like the output
     Type residual_type;
     float residual_scale;

@@ -14,6 +14,11 @@ class ActivationOperation : public Operation {
 
     Order reads(size_t, Order) const override { return order_; }
 
+    bool clips(Bounds& bounds) const override {
+        bounds = {numbers_[0], numbers_[1]};
+        return function_ == SIGNWISE_CLIP;
+    }
+
     void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const override {
         const StopWatch watch = work.time(&Phases::finish);
         each_element(kernels_, examples * output.shape.count(), 2, output, work,

@@ -112,6 +112,7 @@ class AttentionOperation : public FloatOperation {
         float* to = head.output + query * s.value_width;
         std::fill_n(to, s.value_width, 0.0f);
         for (int64_t i = 0; i < count; ++i) {
+            if (scores[i] == 0.0f) continue;  // a masked key: places of a cache that hold no token yet are many
             kernels_.functions.add_scaled(head.values + i * s.value_width, scores[i], to, s.value_width);
         }
     }

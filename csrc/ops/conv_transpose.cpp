@@ -105,7 +105,7 @@ class ConvTransposeOperation : public Operation {
             Epilogue epilogue{};
             epilogue.scale = part.scale.empty() ? nullptr : part.scale.data();
             epilogue.bias = part.bias.empty() ? nullptr : part.bias.data();
-            epilogue.relu = relu_ && !residual;
+            if (relu_ && !residual) epilogue.low = 0;
             epilogue.output = made.data;
             epilogue.output_type = made.type;
             epilogue.output_scale = made.scale;

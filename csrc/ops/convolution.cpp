@@ -35,6 +35,7 @@ class LookupOperation : public Operation {
     // A residual is laid out like the output.
     Order reads(size_t input, Order written) const override { return input == 0 ? read_ : written; }
     bool writes(Order order) const override { return order != Order::pixels; }
+    bool clip(const Bounds& bounds, const Tensor&) override { return epilogue_.clip(bounds.low, bounds.high); }
 
   private:
     LookupLayer layer_;
@@ -96,7 +97,7 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
 
     LayerEpilogue epilogue(described, described.out_channels);
     if (is_depthwise(shape)) {
-        return make_depthwise(shape, as_floats(described, shape), std::move(epilogue), inputs[0], output, kernels);
+        return make_depthwise(shape, as_floats(described, shape), std::move(epilogue), inputs, output, kernels);
     }
     const auto lookup = [&](LookupLayer layer) {
         return std::make_unique<LookupOperation>(std::move(layer), std::move(epilogue), inputs[0].order);

@@ -1,5 +1,7 @@
 // Dense layers: one vector at a time by matrix-vector kernels, or many vectors as the pixels of a 1x1 convolution. An
 // example is a vector or, with more dimensions, several of them: the tokens of a sequence, for instance.
+//
+// Binary weights may have a scale per block of inputs: every block is a matrix of its own, whose scaled sums are added.
 
 #include <algorithm>
 
@@ -19,14 +21,16 @@ class Dense {
   public:
     static constexpr Order kReads = Order::planes, kWrites = Order::planes;
 
+    // block_scales [filter][block]; may be empty.
     static Dense binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed,
-                        const Kernels& kernels);
+                        const std::vector<float>& block_scales, const Kernels& kernels);
     static Dense real(int64_t inputs, int64_t filters, const float* weights, const Kernels& kernels);
 
     void run(int64_t examples, const Tensor& all, const Epilogue& epilogue, Work& work) const;
 
     int64_t weight_bytes() const {
-        return int64_t(bits_.size()) + words_.size() + int64_t(weights_.size() * sizeof(float));
+        return int64_t(bits_.size()) + words_.size() +
+               int64_t((weights_.size() + block_scales_.size()) * sizeof(float));
     }
 
   private:
@@ -37,13 +41,16 @@ class Dense {
     // Returns false where single vectors are faster.
     bool run_together(int64_t vectors, const Tensor& input, const Epilogue& epilogue, Work& work) const;
     void run_vector(const char* vector, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    // The sums of `count` vectors of filters from `first` on, all blocks together; `part` is scratch of the same size.
+    void look_up(int64_t first, int64_t count, const float* tables, float* sums, float* part) const;
 
-    int64_t inputs_, filters_;
+    int64_t inputs_, filters_, blocks_ = 1;
+    std::vector<float> block_scales_;  // [block][filter]; may be empty
     const Kernels* kernels_;
     std::vector<float> weights_;
     std::vector<uint8_t> bits_;
-    Buffer words_;  // [vector of filters][word][lane], 32 bits each
-    int64_t word_count_ = 0;
+    Buffer words_;  // [block][vector of filters][word][lane], 32 bits each
+    int64_t word_count_ = 0;  // of a block
 
     // Most programs see either single vectors or many, so these are made on first use.
     struct Convolutions {
@@ -53,20 +60,28 @@ class Dense {
     std::unique_ptr<Convolutions> convolutions_ = std::make_unique<Convolutions>();
 };
 
-Dense Dense::binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed, const Kernels& kernels) {
+Dense Dense::binary(int64_t inputs, int64_t filters, const SignBits& bits, const void* packed,
+                    const std::vector<float>& block_scales, const Kernels& kernels) {
     Dense dense(inputs, filters, kernels);
     const uint8_t* bytes = static_cast<const uint8_t*>(packed);
     dense.bits_.assign(bytes, bytes + filters * bits.row_bytes());
+    if (!block_scales.empty()) dense.blocks_ = int64_t(block_scales.size()) / filters;
     const int64_t lanes = kernels.matvec.lanes, per_word = kernels.matvec.table_inputs * kernels.matvec.word_tables;
-    dense.word_count_ = ceil_divide(inputs, per_word);
-    const int64_t count = ceil_divide(filters, lanes) * dense.word_count_ * lanes;
-    uint32_t* words = reinterpret_cast<uint32_t*>(dense.words_.reserve(count * 4));
-    std::fill_n(words, count, 0u);
+    const int64_t block = inputs / dense.blocks_;
+    dense.word_count_ = ceil_divide(block, per_word);
+    const int64_t block_words = ceil_divide(filters, lanes) * dense.word_count_ * lanes;
+    uint32_t* words = reinterpret_cast<uint32_t*>(dense.words_.reserve(dense.blocks_ * block_words * 4));
+    std::fill_n(words, dense.blocks_ * block_words, 0u);
     for (int64_t filter = 0; filter < filters; ++filter) {
         uint32_t* column = words + filter / lanes * dense.word_count_ * lanes + filter % lanes;
         for (int64_t i = 0; i < inputs; ++i) {
-            column[i / per_word * lanes] |= uint32_t(bits.positive(filter, i)) << (i % per_word);
+            const int64_t at = i % block;
+            column[i / block * block_words + at / per_word * lanes] |= uint32_t(bits.positive(filter, i))
+                                                                       << (at % per_word);
         }
+    }
+    for (int64_t i = 0; i < int64_t(block_scales.size()); ++i) {
+        dense.block_scales_.push_back(block_scales[size_t(i % filters * dense.blocks_ + i / filters)]);
     }
     return dense;
 }
@@ -81,6 +96,7 @@ bool Dense::run_together(int64_t vectors, const Tensor& input, const Epilogue& e
     ConvolutionShape shape;
     shape.in_channels = inputs_;
     shape.out_channels = filters_;
+    if (!block_scales_.empty()) return false;
     const SignBits bits(bits_.data(), inputs_);
     const bool integer = is_binary() && !input.is_float();
     if (integer && vectors >= kManyByteVectors && ByteLayer::suits(shape, *kernels_)) {
@@ -98,19 +114,43 @@ bool Dense::run_together(int64_t vectors, const Tensor& input, const Epilogue& e
     return true;
 }
 
+void Dense::look_up(int64_t first, int64_t count, const float* tables, float* sums, float* part) const {
+    const MatvecKernels& kernels = kernels_->matvec;
+    const int64_t lanes = kernels.lanes, vectors = ceil_divide(filters_, lanes), filter = first * lanes;
+    const int64_t filters = std::min(count * lanes, filters_ - filter);
+    for (int64_t block = 0; block < blocks_; ++block) {
+        const uint32_t* words =
+            reinterpret_cast<const uint32_t*>(words_.data()) + (block * vectors + first) * word_count_ * lanes;
+        const float* built = tables + block * word_count_ * kernels.word_tables * lanes;
+        kernels.lookup(words, word_count_, count, built, (block_scales_.empty() ? sums : part) + filter);
+        if (block_scales_.empty()) return;
+        // sums = scale * part + sums, as the epilogue of a layer whose residual is what the blocks before have given.
+        Epilogue added{};
+        added.scale = block_scales_.data() + block * filters_;
+        added.residual = block > 0 ? sums : nullptr;
+        added.residual_type = added.output_type = Type::float32;
+        added.residual_scale = added.output_scale = 1.0f;
+        added.output = sums;
+        kernels.finish(added, 1.0f, part, filter, filters);
+    }
+}
+
 void Dense::run_vector(const char* vector, const Tensor& input, const Epilogue& epilogue, Work& work) const {
     const MatvecKernels& kernels = kernels_->matvec;
     // 8-bit inputs stay integers, which float32 sums exactly; the epilogue applies their scale.
     const float factor = input.is_float() ? 1.0f : input.scale;
     const int64_t lanes = kernels.lanes, vectors = ceil_divide(filters_, lanes);
-    const int64_t tables = word_count_ * kernels.word_tables, table_floats = is_binary() ? tables * lanes : 0;
-    const int64_t input_floats = round_up(inputs_, 16);
+    const int64_t tables = word_count_ * kernels.word_tables, table_floats = is_binary() ? blocks_ * tables * lanes : 0;
+    const int64_t input_floats = round_up(inputs_, 16), block = inputs_ / blocks_;
     float* memory = reinterpret_cast<float*>(
-        work.shared.reserve((input_floats + table_floats + vectors * lanes) * int64_t(sizeof(float)) + 64));
+        work.shared.reserve((input_floats + table_floats + 2 * vectors * lanes) * int64_t(sizeof(float)) + 64));
     float* built = memory + input_floats;
     float* sums = built + table_floats;
+    float* part = sums + vectors * lanes;
     kernels_->elementwise.to_float(vector, input.type, 1.0f, memory, inputs_);
-    if (is_binary()) kernels.build(memory, inputs_, tables, built);
+    for (int64_t i = 0; is_binary() && i < blocks_; ++i) {
+        kernels.build(memory + i * block, block, tables, built + i * tables * lanes);
+    }
 
     const int64_t cycles = inputs_ * filters_ / (is_binary() ? 32 : 8), threads = work.threads(cycles);
     const int64_t slice = round_up(ceil_divide(vectors, threads), 4);  // the kernel takes four vectors at a time
@@ -118,8 +158,7 @@ void Dense::run_vector(const char* vector, const Tensor& input, const Epilogue& 
         const int64_t first = index * slice, count = std::min(slice, vectors - first);
         const int64_t filter = first * lanes, filters = std::min(count * lanes, filters_ - filter);
         if (is_binary()) {
-            const uint32_t* words = reinterpret_cast<const uint32_t*>(words_.data()) + filter * word_count_;
-            kernels.lookup(words, word_count_, count, built, sums + filter);
+            look_up(first, count, built, sums, part);
         } else {
             kernels.dot(weights_.data() + filter * inputs_, inputs_, filters, memory, sums + filter);
         }
@@ -156,9 +195,16 @@ std::unique_ptr<Operation> make_dense(const signwise_operation& described, const
     output.shape.sizes[in.rank - 1] = described.out_channels;
     check_layer(described, inputs, output, features);
     LayerEpilogue epilogue(described, described.out_channels);
+    std::vector<float> block_scales;
+    if (described.table != nullptr) {
+        const int64_t blocks = described.table_count / described.out_channels;
+        require(described.bits == 1, "scales per block need weights of 1 bit");
+        require(blocks > 0 && features % blocks == 0, "the inputs of a dense layer are no multiple of its blocks");
+        block_scales = copy_table(described, blocks * described.out_channels, "the scales per block");
+    }
     const SignBits bits(described.weight, features);
     Dense dense = described.bits == 1
-                      ? Dense::binary(features, described.out_channels, bits, described.weight, kernels)
+                      ? Dense::binary(features, described.out_channels, bits, described.weight, block_scales, kernels)
                       : Dense::real(features, described.out_channels, static_cast<const float*>(described.weight),
                                     kernels);
     return make_layer(std::move(dense), std::move(epilogue), output);

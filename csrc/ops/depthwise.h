@@ -14,7 +14,7 @@ inline bool is_depthwise(const ConvolutionShape& shape) {
 
 // `weights` are (channel, y, x); binary ones are -1 and 1.
 std::unique_ptr<Operation> make_depthwise(const ConvolutionShape& shape, std::vector<float> weights,
-                                          LayerEpilogue epilogue, const Tensor& input, Tensor& output,
+                                          LayerEpilogue epilogue, const std::vector<Tensor>& inputs, Tensor& output,
                                           const Kernels& kernels);
 
 }  // namespace signwise

@@ -17,13 +17,22 @@ void check_layer(const signwise_operation& described, const std::vector<Tensor>&
 LayerEpilogue::LayerEpilogue(const signwise_operation& described, int64_t channels)
     : scale_(copy_channels(described.scale, described.scale_count, channels, "scale")),
       bias_(copy_channels(described.bias, described.bias_count, channels, "bias")),
-      relu_(described.relu != 0) {}
+      low_(described.relu != 0 ? 0.0f : -kUnbounded) {}
+
+bool LayerEpilogue::clip(float low, float high) {
+    const bool clips_already = low_ > -kUnbounded || high_ < kUnbounded;
+    if (clips_already || !(low <= high)) return false;
+    low_ = low;
+    high_ = high;
+    return true;
+}
 
 Epilogue LayerEpilogue::with(const std::vector<Tensor>& inputs, const Tensor& output) const {
     Epilogue epilogue{};
     epilogue.scale = scale_.empty() ? nullptr : scale_.data();
     epilogue.bias = bias_.empty() ? nullptr : bias_.data();
-    epilogue.relu = relu_;
+    epilogue.low = low_;
+    epilogue.high = high_;
     if (inputs.size() > 1) {
         epilogue.residual = inputs[1].data;
         epilogue.residual_type = inputs[1].type;

@@ -13,7 +13,7 @@ namespace signwise {
 void check_layer(const signwise_operation& described, const std::vector<Tensor>& inputs, const Tensor& output,
                  int64_t filter_weights);
 
-// Scale, bias and ReLU of a layer.
+// Scale, bias and bounds of a layer.
 class LayerEpilogue {
   public:
     LayerEpilogue(const signwise_operation& described, int64_t channels);
@@ -21,9 +21,12 @@ class LayerEpilogue {
     // For one run: inputs[1], if there is one, is the residual.
     Epilogue with(const std::vector<Tensor>& inputs, const Tensor& output) const;
 
+    // Clips the outputs too, unless they are clipped already.
+    bool clip(float low, float high);
+
   private:
     std::vector<float> scale_, bias_;
-    bool relu_;
+    float low_, high_ = kUnbounded;
 };
 
 // A layer that reads one order (Layer::kReads) and writes one order (Layer::kWrites).
@@ -36,6 +39,7 @@ class LayerOperation : public Operation {
     }
     int64_t weight_bytes() const override { return layer_.weight_bytes(); }
     Order reads(size_t, Order) const override { return Layer::kReads; }
+    bool clip(const Bounds& bounds, const Tensor&) override { return epilogue_.clip(bounds.low, bounds.high); }
 
   private:
     Layer layer_;

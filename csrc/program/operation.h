@@ -14,6 +14,11 @@
 
 namespace signwise {
 
+// The bounds of an operation that does nothing but clip its input to them.
+struct Bounds {
+    float low, high;
+};
+
 class Operation {
   public:
     virtual ~Operation() = default;
@@ -31,6 +36,13 @@ class Operation {
 
     // Whether the output is the input's memory in another shape.
     virtual bool alias() const { return false; }
+
+    // Whether the operation clips its input, and to which bounds.
+    virtual bool clips(Bounds&) const { return false; }
+
+    // Makes the operation clip what it computes, before it is rounded to the type of `output`, which the operation
+    // writes from now on. Returns false if it cannot.
+    virtual bool clip(const Bounds&, const Tensor& /*output*/) { return false; }
 };
 
 // Checks an operation against the tensors that it reads and fills in the shape, type and order of its output. Throws

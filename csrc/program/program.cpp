@@ -65,7 +65,7 @@ std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<
 
 void Program::add_input(const Shape& shape, Type type) {
     require(!finished() && steps_.empty(), "the inputs of a program come before its operations");
-    require(inputs_ < SIGNWISE_LARGEST_VALUES, "a program may have 16 inputs");
+    require(inputs_ < SIGNWISE_LARGEST_VALUES, "a program may have 256 inputs");
     Tensor tensor{};
     tensor.shape = shape;
     tensor.type = type;
@@ -76,12 +76,13 @@ void Program::add_input(const Shape& shape, Type type) {
     ++inputs_;
 }
 
-int32_t Program::append(Step step, const Tensor& output) {
+int32_t Program::append(std::unique_ptr<Operation> operation, std::vector<int32_t> inputs, int64_t described,
+                        const Tensor& output) {
     const int32_t number = int32_t(tensors_.size());
-    storage_.push_back(step.operation->alias() ? storage_[size_t(step.inputs[0])] : number);
+    storage_.push_back(operation->alias() ? storage_[size_t(inputs[0])] : number);
     tensors_.push_back(output);
     read_.push_back(false);
-    steps_.push_back(std::move(step));
+    steps_.push_back({std::move(operation), std::move(inputs), described, number});
     return number;
 }
 
@@ -107,7 +108,7 @@ int32_t Program::in_order(int32_t number, Order order, int64_t described) {
     if (added) {
         Tensor output = tensor;
         output.order = order;
-        append({make_reorder(tensor, order, kernels_), {number}, described}, output);
+        append(make_reorder(tensor, order, kernels_), {number}, described, output);
     }
     return found->second;
 }
@@ -135,13 +136,35 @@ void Program::add(const signwise_operation& described) {
     for (size_t i = 0; i < numbers.size(); ++i) {
         numbers[i] = in_order(numbers[i], operation->reads(i, output.order), operation_count());
     }
-    described_.push_back(append({std::move(operation), std::move(numbers), operation_count()}, output));
+    described_.push_back(append(std::move(operation), std::move(numbers), operation_count(), output));
+}
+
+void Program::fuse_clips(const std::vector<int32_t>& results) {
+    std::vector<int> readers(tensors_.size(), 0);
+    for (const Step& step : steps_) {
+        for (const int32_t input : step.inputs) ++readers[size_t(input)];
+    }
+    for (const int32_t result : results) ++readers[size_t(result)];
+    for (size_t i = 0; i < steps_.size(); ++i) {
+        Bounds bounds{};
+        if (!steps_[i].operation->clips(bounds)) continue;
+        const int32_t input = steps_[i].inputs[0], output = steps_[i].output;
+        const auto maker = std::find_if(steps_.begin(), steps_.begin() + int64_t(i),
+                                        [&](const Step& step) { return step.output == input; });
+        const Tensor &computed = tensors_[size_t(input)], &clipped = tensors_[size_t(output)];
+        if (maker == steps_.begin() + int64_t(i) || readers[size_t(input)] != 1 || !computed.is_float() ||
+            computed.order != clipped.order || !maker->operation->clip(bounds, clipped)) {
+            continue;
+        }
+        maker->output = output;
+        steps_.erase(steps_.begin() + int64_t(i--));
+    }
 }
 
 void Program::finish(const std::vector<int32_t>& outputs) {
     require(!finished(), "the program is finished");
     require(inputs_ > 0, "a program needs an input");
-    require(!outputs.empty() && outputs.size() <= SIGNWISE_LARGEST_VALUES, "a program has 1 to 16 outputs");
+    require(!outputs.empty() && outputs.size() <= SIGNWISE_LARGEST_VALUES, "a program has 1 to 256 outputs");
     for (const int32_t output : outputs) {
         require(output >= 0 && size_t(output) < described_.size(), "the output is no value of the program");
     }
@@ -149,18 +172,19 @@ void Program::finish(const std::vector<int32_t>& outputs) {
     for (const int32_t output : outputs) {
         results.push_back(in_order(described_[size_t(output)], Order::planes, operation_count() - 1));
     }
-    const int64_t end = int64_t(tensors_.size());
+    fuse_clips(results);
+    // A tensor lives from the step that makes it to the last that reads it.
+    const int64_t end = int64_t(steps_.size());
     std::vector<int64_t> bytes(tensors_.size(), 0), born(tensors_.size(), 0), dies(tensors_.size(), 0);
-    for (size_t tensor = inputs_; tensor < tensors_.size(); ++tensor) {
-        const size_t store = size_t(storage_[tensor]);
-        if (store < inputs_) continue;  // the caller's memory
-        if (store == tensor) born[tensor] = dies[tensor] = int64_t(tensor);
-        bytes[store] = round_up(tensors_[store].bytes(), Buffer::kAlignment);
-    }
-    for (size_t step = 0; step < steps_.size(); ++step) {
-        for (const int32_t input : steps_[step].inputs) {
+    for (int64_t step = 0; step < end; ++step) {
+        const size_t made = size_t(steps_[size_t(step)].output), store = size_t(storage_[made]);
+        if (store >= inputs_) {  // otherwise the caller's memory
+            if (store == made) born[made] = dies[made] = step;
+            bytes[store] = round_up(tensors_[store].bytes(), Buffer::kAlignment);
+        }
+        for (const int32_t input : steps_[size_t(step)].inputs) {
             int64_t& last = dies[size_t(storage_[size_t(input)])];
-            last = std::max(last, int64_t(step + inputs_));
+            last = std::max(last, step);
         }
     }
     direct_.assign(tensors_.size(), -1);
@@ -245,7 +269,7 @@ void Program::run_portion(const Portion& portion, Context& context, double* seco
         double* timed = seconds != nullptr ? seconds + 5 * steps_[i].described : nullptr;
         {
             const StopWatch watch(timed != nullptr ? timed + 4 : nullptr);
-            steps_[i].operation->run(examples, inputs, with_data(inputs_ + i), context.work);
+            steps_[i].operation->run(examples, inputs, with_data(size_t(steps_[i].output)), context.work);
         }
         if (timed != nullptr) {
             const double seconds_of[] = {phases.prepare, phases.build, phases.sums, phases.finish};

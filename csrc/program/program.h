@@ -42,19 +42,23 @@ class Program {
     int64_t activation_bytes(int64_t batch) const;
 
   private:
-    // Step i computes tensor inputs_ + i.
     struct Step {
         std::unique_ptr<Operation> operation;
         std::vector<int32_t> inputs;
         int64_t described;  // the caller's operation that it belongs to
+        int32_t output;
     };
 
-    int32_t append(Step step, const Tensor& output);
+    int32_t append(std::unique_ptr<Operation> operation, std::vector<int32_t> inputs, int64_t described,
+                   const Tensor& output);
     // Whether threads should divide the rows of a tensor, and the next convolution can read row order.
     bool suits_rows(const Tensor& tensor) const;
     // The number of a tensor that holds this one in the given order. If nothing has read the tensor yet and its
     // operation can write that order, the tensor changes its order; otherwise a reorder step is added.
     int32_t in_order(int32_t tensor, Order order, int64_t described);
+
+    // Lets layers clip what they compute where a step does nothing else to it, and drops that step.
+    void fuse_clips(const std::vector<int32_t>& results);
 
     // The memory of one call, reused by later calls.
     struct Context {

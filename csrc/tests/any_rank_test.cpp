@@ -933,6 +933,11 @@ void dense(Case& made) {
         op.weight = made.floats(op.out_channels * inputs);
         op.weight_bytes = op.out_channels * inputs * 4;
     }
+    int64_t block = inputs;
+    if (op.bits == 1 && one_in(2)) {
+        do block = number(1, inputs); while (inputs % block != 0);
+        op.table = made.floats(op.table_count = op.out_channels * (inputs / block));
+    }
     if (one_in(2)) op.scale = made.floats(op.scale_count = op.out_channels);
     if (one_in(2)) op.bias = made.floats(op.bias_count = op.out_channels);
     maybe_round(op);
@@ -948,6 +953,7 @@ void dense(Case& made) {
                 weight = double(static_cast<const float*>(op.weight)[filter * inputs + i]);
             } else {
                 weight = (static_cast<const uint8_t*>(op.weight)[filter * row + i / 8] >> (i % 8)) & 1 ? 1 : -1;
+                if (op.table != nullptr) weight *= double(op.table[filter * (inputs / block) + i / block]);
             }
             sum += weight * input.at(example, index);
         }

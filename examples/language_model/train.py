@@ -50,7 +50,9 @@ CURVE_WINDOWS = 32  # of the validation part, for the loss during training
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="*", type=Path, help="text files; the King James Bible by default")
-    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoint, record and model.gguf")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for checkpoint, record, model.gguf and model.sw"
+    )
     parser.add_argument("--method", choices=METHODS, default="group_transform")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=8, help="windows per step, over all processes together")
@@ -208,7 +210,7 @@ def load(path: Path, model: nn.Module, optimizer: Any, scheduler: Any) -> tuple[
 
 
 def finish(model: sw.models.Llama, result: dict[str, Any], options: argparse.Namespace, rank: int) -> None:
-    """Write the record, and the file for llama.cpp."""
+    """Write the record, and the files for llama.cpp and for ``signwise generate``."""
     # All processes take part in gathering what is sharded; the first one writes.
     weights = get_state_dict(model, (), options=StateDictOptions(full_state_dict=True, cpu_offload=True))[0]
     if rank != 0:
@@ -227,6 +229,7 @@ def finish(model: sw.models.Llama, result: dict[str, Any], options: argparse.Nam
         report = sw.export.gguf(whole.eval(), options.out / "model.gguf", name=f"bytes, {options.method}")
         print(report)
         result["gguf_bytes"] = report.bytes
+        sw.compile_decoder(whole).save(options.out / "model.sw")
     write_record(options.out / "record.json", result)
     print(f"test: {result['bits_per_byte']['test']:.3f} bits per byte; {options.out / 'record.json'}")
 

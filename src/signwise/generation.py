@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from signwise.errors import SignwiseError
 from signwise.program.program import Program
+from signwise.runtime.session import Session
 
 LANGUAGE_MODEL = "language model, one token at a time"  # what such a program says of itself in its `about`
 
@@ -31,9 +32,9 @@ class Generator:
 
     def scores(self, tokens: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
         """For each token, the scores of the one that follows it."""
-        caches = self._empty_caches()
+        step = _Step(self._session)
         for position, token in enumerate(tokens):
-            yield self._step(token, position, caches)
+            yield step(token, position).copy()
 
     def generate(
         self,
@@ -58,28 +59,37 @@ class Generator:
         if temperature < 0 or (top is not None and top < 1):
             raise SignwiseError(f"temperature must be at least 0 and top at least 1, got {temperature} and {top}")
         generator = np.random.default_rng(seed)
-        caches = self._empty_caches()
+        step = _Step(self._session)
         for position, token in enumerate(prompt):
-            latest = self._step(token, position, caches)
+            latest = step(token, position)
         end = min(len(prompt) + count, self.context)
         for position in range(len(prompt), end):
             token = _draw(latest, temperature, top, generator)
             yield token
             if position + 1 < end:
-                latest = self._step(token, position, caches)
+                latest = step(token, position)
 
-    def _empty_caches(self) -> list[npt.NDArray[np.float32]]:
-        return [np.zeros((1, *given.shape), np.float32) for given in self.program.inputs[2:]]
 
-    def _step(self, token: int, position: int, caches: list[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
-        """The scores after a token; its keys and values enter the caches."""
+class _Step:
+    """The pass over one token of a text, with the keys and values of those before it."""
+
+    def __init__(self, session: Session[Program]) -> None:
+        inputs = session.program.inputs
+        self.context = inputs[2].shape[1]
+        self._token, self._position = np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32)
+        self._caches = [np.zeros((1, *given.shape), np.float32) for given in inputs[2:]]
+        self._run = session.bind(self._token, self._position, *self._caches)
+
+    def __call__(self, token: int, position: int) -> npt.NDArray[np.float32]:
+        """The scores after a token, until the next call; its keys and values enter the caches."""
         if position == self.context:
             raise SignwiseError(f"the text has more than {self.context} tokens, the context of the model")
-        made = self._session(np.array([[token]], np.int32), np.array([[position]], np.float32), *caches)
-        for cache, new in zip(caches, made[1:], strict=True):
-            cache[:, :, position] = new[:, :, 0]
-        scores: npt.NDArray[np.float32] = made[0][0]
-        return scores
+        self._token[0, 0], self._position[0, 0] = token, position
+        scores, *remembered = self._run()
+        for cache, new in zip(self._caches, remembered, strict=True):
+            cache[0, :, position] = new[0, :, 0]
+        latest: npt.NDArray[np.float32] = scores[0]
+        return latest
 
 
 def _draw(scores: npt.NDArray[np.float32], temperature: float, top: int | None, generator: np.random.Generator) -> int:

@@ -14,7 +14,7 @@ from signwise.bench.engines import Precision, Runner
 from signwise.bench.engines.signwise import Numpy
 from signwise.bench.isolated import ENGINES, IsolatedRun
 from signwise.bench.measure import Comparison, Plan, Setting, _block_torch, compare, measure_without_torch
-from signwise.bench.network import Network
+from signwise.bench.network import Network, listed
 from signwise.errors import SignwiseError
 
 ONE, TWO = Setting(batch=1, threads=1), Setting(batch=16, threads=2)
@@ -46,7 +46,7 @@ def test_engines_run_in_isolation_first_and_are_timed_together(
 
     def opened(path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
         seen.append((precision, batch, threads))
-        return lambda examples: examples
+        return lambda examples: listed(examples)[0]
 
     seen: list[tuple[str, int, int]] = []
     monkeypatch.setattr(peer, "open", opened)

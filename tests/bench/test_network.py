@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from signwise.bench.network import Network, from_program, random_input, with_float_weights, without_quantization
+from signwise.bench.network import (
+    Network,
+    from_program,
+    listed,
+    random_input,
+    with_float_weights,
+    without_quantization,
+)
 from signwise.program.program import Program
 
 
 def test_float_weights_change_the_bytes_but_not_the_outputs(program: Program) -> None:
     float_program = with_float_weights(program)
-    examples = random_input(program, 2)
-    assert float_program.reference(examples) == pytest.approx(program.reference(examples), rel=1e-5)
+    examples = listed(random_input(program, 2))
+    assert float_program.reference(*examples) == pytest.approx(program.reference(*examples), rel=1e-5)
     signs = 8 * 72 + 12 * 72
     scales = 8 + 12
     assert program.float32_bytes == float_program.nbytes

@@ -38,8 +38,8 @@ def relative_error(found: Any, expected: Any) -> float:
 @pytest.mark.parametrize("name", small.NETWORKS)
 def test_a_binary_network_learns_a_real_task_and_equals_pytorch_as_a_file(name: str, tmp_path: Path) -> None:
     network = small.NETWORKS[name]
-    trained = small.train(network, steps=100)
-    assert np.mean(trained.losses[-10:]) < 0.93 * np.mean(trained.losses[:10]), trained.losses
+    trained = small.train(network)
+    assert np.mean(trained.losses[-10:]) < 0.95 * np.mean(trained.losses[:10]), trained.losses
 
     model, x = trained.model, network.task(16, seed=1, test=True)[0]
     assert sw.can_compile(model, x[:2]) == []

@@ -85,7 +85,7 @@ def test_a_padding_mask_is_an_input_of_the_program(name: str) -> None:
     assert np.abs(seen).max() < 1e-4 * np.abs(expected).max()
 
 
-REFUSED = {"transformers/mamba": "mixer", "transformers/mixtral": "", "transformers/t5": ""}
+REFUSED = {"transformers/mamba": "mixer", "transformers/mixtral": ""}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -124,6 +124,18 @@ def test_packed_weights_of_any_length_and_scale_mean_the_same(
     np.testing.assert_allclose(run(to_onnx(program), examples), program.reference(examples), atol=1e-6)
 
 
+def test_packed_weights_with_a_scale_per_block_mean_the_same() -> None:
+    generator = np.random.default_rng(0)
+    tensors: dict[str, Array] = {
+        "w": pack_signs(generator.choice([-1, 1], (5, 24))),
+        "s": generator.random((5, 3), np.float32),
+    }
+    layer = ops.Dense(inputs=(0,), weight="w", bits=1, out_features=5, in_features=24, blocks=3, block_scale="s")
+    program = Program(input_shape=(24,), ops=(layer,), tensors=tensors, output=1)
+    examples = generator.standard_normal((7, 24)).astype(np.float32)
+    np.testing.assert_allclose(run(to_onnx(program), examples), program.reference(examples), rtol=1e-5, atol=1e-5)
+
+
 def test_layers_that_share_a_weight_share_its_bytes() -> None:
     tensors = {"w": pack_signs(np.random.default_rng(0).choice([-1, 1], (256, 256)))}
     layer = ops.Dense(inputs=(0,), weight="w", bits=1, out_features=256, in_features=256)

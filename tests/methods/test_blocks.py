@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import signwise as sw
 from signwise.methods.method import in_blocks
+from signwise.program.operations import Dense
 
 
 def state(method: sw.Method, latent: Tensor, alpha: float, zeta: float) -> dict[str, Tensor]:
@@ -103,10 +104,26 @@ def test_health_counts_blocks_as_groups() -> None:
     assert sw.health(model)[0].groups == 8
 
 
-def test_compile_refuses_a_scale_per_block_by_name() -> None:
-    model = nn.Sequential(sw.BinaryLinear(16, 4, method=sw.GroupTransform(scale="mean", block=8)))
-    with pytest.raises(sw.SignwiseError, match="0 has a scale per block of inputs"):
-        sw.compile(model, torch.randn(1, 16))
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_program_computes_with_the_scales_of_the_blocks(packed: bool) -> None:
+    torch.manual_seed(0)
+    method = sw.GroupTransform(scale="mean", block=8)
+    model = nn.Sequential(sw.BinaryLinear(16, 8, method=method), nn.ReLU(), sw.BinaryLinear(8, 4, method=method)).eval()
+    examples = torch.randn(3, 16)
+    expected = model(examples).detach()
+    if packed:
+        sw.pack_(model)
+    program = sw.compile(model, examples)
+    torch.testing.assert_close(torch.from_numpy(program(examples.numpy())), expected)
+    blocks = [operation.blocks for operation in program.ops if isinstance(operation, Dense)]
+    assert blocks == [2, 1]  # a row of one block has one scale
+
+
+def test_the_integer_form_refuses_a_scale_per_block_by_name() -> None:
+    model = nn.Sequential(nn.Flatten(), sw.BinaryLinear(16, 4, method=sw.GroupTransform(scale="mean", block=8)))
+    program = sw.compile(model, torch.randn(2, 1, 4, 4))
+    with pytest.raises(sw.SignwiseError, match=r"operation 2 \(dense\) has no integer form"):
+        sw.export.integer_plan(program, torch.randn(8, 1, 4, 4).numpy())
 
 
 def test_ternary_weights_have_three_values_and_pass_the_gradient_on() -> None:

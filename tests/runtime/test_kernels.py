@@ -101,6 +101,31 @@ def test_threads_that_divide_the_channels_of_few_pixels_add_up_all_of_them(isa: 
         np.testing.assert_array_equal(found, reference(images, signs, (1, 1), (1, 1, 1, 1), (1, 1), groups))
 
 
+# Kernel, stride, padding, dilation, size: rows that vectors span, rows of whole vectors, strides without a kernel of
+# their own; then more windows than are worked out beforehand, in an image and in a row.
+DEPTHWISE = [
+    *[((3, 3), (step, step), (1, 1, 1, 1), (1, 1), size) for step in (1, 2, 3) for size in ((3, 3), (6, 6), (12, 48))],
+    ((5, 4), (1, 2), (2, 0, 1, 3), (2, 1), (11, 33)),
+    ((2, 3), (2, 1), (0, 5, 0, 0), (1, 3), (9, 32)),
+    ((40, 40), (1, 2), (0, 1, 0, 0), (1, 1), (42, 230)),
+    ((90, 90), (1, 3), (0, 0, 1, 0), (1, 1), (90, 480)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation", "size"), DEPTHWISE)
+def test_depthwise_convolutions_are_exact_in_whole_numbers(
+    isa: str, kernel: ops.Pair, stride: ops.Pair, padding: ops.Padding, dilation: ops.Pair, size: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(4)
+    for channels, batch, threads in ((2, 1, 1), (7, 2, 2)):
+        images = rng.integers(-9, 10, (batch, channels, *size)).astype(np.float32)
+        signs = rng.choice([-1, 1], (channels, 1, *kernel))
+        expected = reference(images, signs, stride, padding, dilation, channels)
+        for quantized in (None, ops.Quantized(type="int8", scale=1.0)):
+            found = run_convolution(images, signs, 1, stride, padding, dilation, channels, quantized, threads)
+            np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 def test_binary_convolutions_of_integers_are_exact(isa: str, kind: Any) -> None:

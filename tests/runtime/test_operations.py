@@ -34,7 +34,8 @@ BYTES = Quantized(type="int8", scale=0.0625)
 TENSORS: dict[str, npt.NDArray[Any]] = {
     "slope": floats(6), "table": floats(5, 1), "layer": floats(5, 7), "channel": floats(6), "row": floats(7),
     "mask": floats(4, 4), "words": floats(11, 9), "filters": floats(8, 6, 3, 2), "signs": bits(8, 36),
-    "grouped": bits(8, 3 * 16), "dense": bits(10, 7), "wide": floats(10, 7), "ten": floats(10), "eight": floats(8),
+    "grouped": bits(8, 3 * 16), "blocks": bits(70, 390), "scales": floats(70, 3), "seventy": floats(70),
+    "dense": bits(10, 7), "wide": floats(10, 7), "ten": floats(10), "eight": floats(8),
 }  # fmt: skip
 IMAGE = (6, 5, 7)
 
@@ -112,6 +113,16 @@ CASES: list[tuple[ops.Operation, list[Any]]] = [
     ),
     (ops.Dense(inputs=(0,), weight="dense", bits=1, out_features=10, in_features=7, scale="ten", relu=True), [IMAGE]),
     (ops.Dense(inputs=(0,), weight="wide", bits=32, out_features=10, in_features=7, bias="ten"), [IMAGE]),
+    *[
+        (
+            ops.Dense(
+                inputs=(0,), weight="blocks", bits=1, out_features=70, in_features=390, blocks=3, block_scale="scales",
+                scale="seventy", bias="seventy",
+            ),
+            [shape],
+        )
+        for shape in [(390,), (20, 390)]
+    ],
 ]  # fmt: skip
 
 
@@ -171,6 +182,41 @@ def test_functions_of_positive_numbers(name: str) -> None:
     )
     given = np.exp(random.uniform(-80, 80, (2, 300))).astype(np.float32)
     np.testing.assert_allclose(program(given), program.reference(given), rtol=1e-6)
+
+
+@pytest.mark.parametrize("isa", native.available_isas())
+@pytest.mark.parametrize("out", [None, Quantized(type="uint8", scale=0.25)])
+@pytest.mark.parametrize("layer", ["lookup", "depthwise", "bytes", "dense"])
+def test_a_clipped_layer_equals_the_definition_and_keeps_what_others_read(
+    monkeypatch: pytest.MonkeyPatch, isa: str, layer: str, out: Quantized | None
+) -> None:
+    monkeypatch.setenv("SIGNWISE_ISA", isa)
+    tensors: dict[str, npt.NDArray[Any]] = {"one": np.ones(32, np.float32), "zero": np.zeros(32, np.float32)}
+    rounded = Quantized(type="int8", scale=1.0) if layer == "bytes" else None
+    first = ops.Affine(inputs=(0,), scale="one", bias="zero", out=rounded)
+    groups = 32 if layer == "depthwise" else 1
+    second: ops.Operation
+    if layer == "dense":
+        shape: tuple[int, ...] = (32,)
+        second = ops.Dense(inputs=(1,), weight="signs", bits=1, out_features=32, in_features=32)
+        tensors["signs"] = bits(32, 32)
+    else:
+        shape = (32, 6, 16)
+        square: dict[str, Any] = {"kernel": (3, 3), "padding": (1, 1, 1, 1)}
+        second = ops.Conv(inputs=(1,), weight="signs", bits=1, out_channels=32, groups=groups, **square)
+        tensors["signs"] = bits(32, 9 * 32 // groups)
+    clip = ops.Activation(inputs=(2,), function="clip", numbers=(-1.0, 6.0), out=out)
+    again = ops.Activation(inputs=(3,), function="clip", numbers=(0.0, 5.0), out=out)
+    for outputs in ((3,), (4,), (2, 3), (4, 3, 2)):
+        inputs = [Input(shape=shape, type="float32")]
+        program = Program(inputs=inputs, ops=[first, second, clip, again], tensors=tensors, outputs=outputs)
+        for batch, threads in ((1, 2), (3, 1)):
+            # Whole numbers, so that every sum is exact.
+            given = random.integers(-3, 4, (batch, *shape)).astype(np.float32)
+            found, expected = program.session(threads)(given), program.reference(given)
+            pairs = [(found, expected)] if len(outputs) == 1 else zip(found, expected, strict=True)
+            for one, other in pairs:
+                np.testing.assert_array_equal(one, other)
 
 
 def test_several_outputs_may_be_inputs_or_the_same_value() -> None:

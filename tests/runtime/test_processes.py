@@ -1,11 +1,14 @@
-"""Sessions in processes that may not start threads, that fork, and that copy them."""
+"""Sessions in processes that may not start threads, that fork, that copy them, and that have little memory."""
 
 from __future__ import annotations
 
 import copy
+import math
 import pickle
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,3 +103,39 @@ def test_copies_of_a_session_prepare_their_own_program() -> None:
         np.testing.assert_array_equal(other(np.array([[-1.0, 2.0]])), [[0, 2]])
         del other
     np.testing.assert_array_equal(session(np.array([[-1.0, 2.0]])), [[0, 2]])
+
+
+def peak_bytes() -> int:
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+@needs_library
+@needs_proc
+@pytest.mark.parametrize(
+    ("kernel", "padding", "image", "stride"),
+    [
+        ((1024, 1024), (0, 0), (1031, 1031), 1),
+        ((300, 613), (150, 306), (8, 8), 1),
+        ((945, 639), (0, 0), (948, 728), 2),
+        ((943, 604), (455, 276), (36, 75), 1),
+        ((157, 961), (40, 500), (90, 30), 3),
+        ((63, 63), (31, 31), (64, 64), 1),
+        ((1, 1024), (0, 1023), (50, 20), 1),
+        ((3, 3), (1, 1), (700, 700), 1),
+    ],
+)
+def test_planning_takes_memory_in_proportion_to_kernel_positions_and_output_pixels(
+    kernel: tuple[int, int], padding: tuple[int, int], image: tuple[int, int], stride: int
+) -> None:
+    conv = ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=1, kernel=kernel, padding=padding * 2,
+                    stride=(stride, stride))  # fmt: skip
+    weight = np.zeros((1, (math.prod(kernel) + 7) // 8), np.uint8)
+    program = Program(input_shape=(1, *image), ops=(conv,), tensors={"w": weight}, output=1)
+    session, examples = program.session(1), np.zeros((1, 1, *image), np.float32)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
+    before = peak_bytes()
+    session(examples)
+    places = math.prod(kernel) + math.prod(program.shapes[1])
+    assert peak_bytes() - before < 2**22 + 256 * places

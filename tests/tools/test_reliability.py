@@ -12,16 +12,21 @@ ORIGIN = {"date": "2026-01-02T00:00:00Z", "hardware": {"processor": "A CPU"}}
 
 def test_each_part_of_a_record_is_one_row(tmp_path: Path) -> None:
     kills = {"kills": ORIGIN | {"kills": 24, "runs": 3, "identical": 3}}
+    kills |= {"torchrun": ORIGIN | {"kills": 20, "runs": 1, "identical": 1}}
     parts = {
         "fuzz": {"files": 5000, "loaded": 700, "run": 690, "refused": 4300},
-        "calls": {"calls": 1000, "bytes_per_call": 0.0},
+        "calls": {"calls": 1000, "programs": 6, "bytes_per_call": -0.0, "growth_bytes": 4096},
     }
     (tmp_path / "reliability.json").write_text(json.dumps(kills))
     (tmp_path / "reliability-native.json").write_text(json.dumps(ORIGIN | {"parts": parts}))
     blocks = reliability.blocks(tmp_path)
     assert "| 24 kills in 3 runs | 3 of 3 runs end bit-identical |" in blocks["kills"]
+    assert "| 20 kills in 1 run | 1 of 1 run ends bit-identical |" in blocks["kills"]
     assert "| 5,000 files | 700 loaded and 690 small enough of them run, 4,300 refused, no crash |" in blocks["runtime"]
-    assert "| 1,000 calls | 0 bytes per call |" in blocks["runtime"] and blocks["runtime"].count("\n| ") == 2
+    assert (
+        "| 1,000 calls | 4,096 bytes more in all, 0 per call |" in blocks["runtime"]
+        and blocks["runtime"].count("\n| ") == 2
+    )
     assert "2026-01-02, A CPU: [the record](../results/reliability-native.json)" in blocks["runtime"]
 
 

@@ -22,7 +22,7 @@ struct FilterSteps {
 
     FilterSteps(const Steps<R, Q>& all, const Epilogue& epilogue, float factor, int64_t first, int64_t filters)
         : steps(all),
-          lowest(Floats{} + (std::is_same_v<Q, int8_t> && !all.relu ? kLowest<Q> : 0.0f)),
+          lowest(Floats{} + all.lowest),
           highest(Floats{} + all.highest),
           lanes(All ? 0xFFFF : __mmask16((1 << filters) - 1)) {
         __asm__("" : "+v"(lowest), "+v"(highest));  // keeps them in registers
@@ -49,7 +49,7 @@ struct FilterSteps {
         Floats y = sum * scale + bias;
         if constexpr (!std::is_same_v<R, None>) y += residual(at) * steps.residual_scale;
         if constexpr (sizeof(Q) == 4) {
-            if (steps.relu) y = larger<kByteVector>(Floats{}, y);
+            if (steps.clips) y = smaller<kByteVector>(highest, larger<kByteVector>(lowest, y));
             _mm512_mask_storeu_ps(steps.output + at, lanes, (__m512)y);
         } else {
             y = smaller<kByteVector>(larger<kByteVector>(y, lowest), highest);

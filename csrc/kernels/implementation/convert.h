@@ -1,5 +1,6 @@
-// Operations that compilers translate badly: bytes to 32-bit integers and back, which they split into lanes, and the
-// larger and the smaller of two vectors, which they turn into a comparison and a selection.
+// Operations that compilers translate badly: bytes to 32-bit integers and back and the first lanes of a vector, which
+// they handle lane by lane, and the larger and the smaller of two vectors, which they turn into a comparison and a
+// selection.
 
 #pragma once
 
@@ -57,6 +58,27 @@ inline Vector<float, Bytes> smaller(Vector<float, Bytes> a, Vector<float, Bytes>
     if constexpr (Bytes == 32) return (Vector<float, 32>)_mm256_min_ps((__m256)a, (__m256)b);
 #endif
     return a < b ? a : b;
+}
+
+// The first `count` lanes of a vector, from memory (zeros behind) and to memory; nothing beyond them is touched.
+template <int Bytes>
+inline Vector<float, Bytes> load_lanes(const float* from, int64_t count) {
+#if defined(__AVX512F__)
+    if constexpr (Bytes == 64) return (Vector<float, 64>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), from);
+#endif
+    Vector<float, Bytes> lanes{};
+    for (int i = 0; i < Bytes / 4; ++i) lanes[i] = i < count ? from[i] : 0.0f;
+    return lanes;
+}
+
+template <int Bytes>
+inline void store_lanes(float* to, Vector<float, Bytes> value, int64_t count) {
+#if defined(__AVX512F__)
+    if constexpr (Bytes == 64) return _mm512_mask_storeu_ps(to, __mmask16((1u << count) - 1), (__m512)value);
+#endif
+    float lanes[Bytes / 4];
+    store<float, Bytes>(lanes, value);
+    for (int64_t i = 0; i < count; ++i) to[i] = lanes[i];
 }
 
 // The numbers must be within the range of Q.

@@ -16,7 +16,7 @@ void dequantize_all(const Q* from, float scale, float* to, int64_t count) {
 template <class Q>
 void quantize_all(const float* from, float scale, float highest, Q* to, int64_t count) {
     const float inverse = 1.0f / scale;
-    for (int64_t i = 0; i < count; ++i) to[i] = quantize<Q>(from[i], inverse, highest);
+    for (int64_t i = 0; i < count; ++i) to[i] = quantize<Q>(from[i] * inverse, kLowest<Q>, highest);
 }
 
 void to_float(const void* from, Type type, float scale, float* to, int64_t count) {

@@ -18,33 +18,31 @@ template <class Q>
 constexpr float kLowest = std::is_same_v<Q, int8_t> ? float(-kZeroPoint) : 0.0f;
 
 template <class Q>
-inline Q quantize(float x, float inverse, float highest) {
-    constexpr float lowest = kLowest<Q>;
-    x *= inverse;
+inline Q quantize(float x, float lowest, float highest) {
     x = x > lowest ? x : lowest;  // NaN becomes the lowest value
     x = x < highest ? x : highest;
     return Q(int32_t((x + kRounder) - kRounder));
 }
 
 template <class Q, int Bytes>
-inline void quantize_vector(Vector<float, Bytes> y, float highest, Q* to) {
+inline void quantize_vector(Vector<float, Bytes> y, float lowest, float highest, Q* to) {
     using V = Vector<float, Bytes>;
-    const V lowest = V{} + kLowest<Q>, magic = V{} + kRounder;
-    y = smaller<Bytes>(larger<Bytes>(y, lowest), V{} + highest);
+    const V magic = V{} + kRounder;
+    y = smaller<Bytes>(larger<Bytes>(y, V{} + lowest), V{} + highest);
     // The addition leaves the rounded number in the lowest bits.
     using Bits = Vector<int32_t, Bytes>;
     store_bytes<Q, Bytes>((Bits)(y + magic) - (Bits)magic, to);
 }
 
 // What happens to the sums of one filter, in units of the output: y = scale * sum + bias + residual_scale * residual,
-// then ReLU and rounding. R is None where there is no residual.
+// then clipping and rounding. R is None where there is no residual.
 struct None {};
 
 template <class R, class Q>
 struct Steps {
     float scale, bias, residual_scale;
-    float highest;  // the largest integer of the output's type
-    bool relu;
+    float lowest, highest;  // at most the range of the output's type
+    bool clips;             // whether they bound anything
     const R* residual;
     Q* output;
 };
@@ -58,7 +56,13 @@ inline void with_steps(const Epilogue& epilogue, const Body& body) {
             using R = std::remove_pointer_t<decltype(residual)>;
             using Q = std::remove_pointer_t<decltype(output)>;
             const float units = 1.0f / epilogue.output_scale;
-            body(Steps<R, Q>{units, 0.0f, scale * units, highest_of(epilogue.output_type), epilogue.relu != 0,
+            float lowest = epilogue.low * units, highest = epilogue.high * units;
+            if (sizeof(Q) == 1) {
+                lowest = lowest > kLowest<Q> ? lowest : kLowest<Q>;
+                highest = highest < highest_of(epilogue.output_type) ? highest : highest_of(epilogue.output_type);
+            }
+            const bool clips = lowest > -kUnbounded || highest < kUnbounded;
+            body(Steps<R, Q>{units, 0.0f, scale * units, lowest, highest, clips,
                              static_cast<const R*>(epilogue.residual), output});
         };
         if (epilogue.residual == nullptr) {
@@ -86,36 +90,39 @@ __attribute__((noinline)) void finish_run(const Steps<R, Q>& steps, const float*
     for (int64_t i = 0; i < count; ++i) {
         float y = sums[i] * steps.scale + steps.bias;
         if constexpr (!std::is_same_v<R, None>) y += float(steps.residual[at + i]) * steps.residual_scale;
-        if (steps.relu) y = y < 0.0f ? 0.0f : y;
         if constexpr (sizeof(Q) == 4) {
-            steps.output[at + i] = y;
+            y = y < steps.lowest ? steps.lowest : y;
+            steps.output[at + i] = y > steps.highest ? steps.highest : y;
         } else {
-            steps.output[at + i] = quantize<Q>(y, 1.0f, steps.highest);
+            steps.output[at + i] = quantize<Q>(y, steps.lowest, steps.highest);
         }
     }
 }
 
-// One vector of floats whose lanes all go to neighbouring outputs: nearly all of the work.
+// One vector of floats whose first `lanes` lanes go to neighbouring outputs. Whole vectors are nearly all of the work.
 template <int Bytes, class R, class Q>
-inline void finish_vector(const Steps<R, Q>& steps, Vector<float, Bytes> y, int64_t at) {
+inline void finish_vector(const Steps<R, Q>& steps, Vector<float, Bytes> y, int64_t at, int64_t lanes = Bytes / 4) {
     using V = Vector<float, Bytes>;
+    constexpr int64_t all = Bytes / 4;
     y = y * steps.scale + steps.bias;
     if constexpr (std::is_same_v<R, float>) {
-        y += load<float, Bytes>(steps.residual + at) * steps.residual_scale;
+        const V residual = lanes == all ? load<float, Bytes>(steps.residual + at)
+                                        : load_lanes<Bytes>(steps.residual + at, lanes);
+        y += residual * steps.residual_scale;
     } else if constexpr (!std::is_same_v<R, None>) {
         y += __builtin_convertvector((load_bytes<R, Bytes>(steps.residual + at)), V) * steps.residual_scale;
     }
-    if constexpr (std::is_same_v<Q, uint8_t>) {  // its lowest value is 0: rounding includes the ReLU
-        quantize_vector<Q, Bytes>(y, steps.highest, steps.output + at);
+    if constexpr (sizeof(Q) == 4) {
+        if (steps.clips) y = smaller<Bytes>(V{} + steps.highest, larger<Bytes>(V{} + steps.lowest, y));
+        lanes == all ? store<float, Bytes>(steps.output + at, y) : store_lanes<Bytes>(steps.output + at, y, lanes);
     } else {
-        if (steps.relu) y = larger<Bytes>(V{}, y);
-        if constexpr (sizeof(Q) == 4) {
-            store<float, Bytes>(steps.output + at, y);
-        } else {
-            quantize_vector<Q, Bytes>(y, steps.highest, steps.output + at);
-        }
+        quantize_vector<Q, Bytes>(y, steps.lowest, steps.highest, steps.output + at);
     }
 }
+
+// Whether finish_vector may finish a part of a vector: only where memory is read and written as floats.
+template <class R, class Q>
+constexpr bool kFinishesParts = sizeof(Q) == 4 && (std::is_same_v<R, None> || std::is_same_v<R, float>);
 
 }  // namespace
 }  // namespace signwise

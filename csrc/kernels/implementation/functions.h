@@ -16,12 +16,12 @@ using Numbers = Vector<float, kFunctionBytes>;
 using Maths = Mathematics<kFunctionBytes>;
 
 // The first `count` numbers as a vector, with zeros behind, and back.
-inline Numbers load_some(const float* from, int64_t count) {
+__attribute__((noinline)) Numbers load_some(const float* from, int64_t count) {
     float lanes[kFunctionLanes] = {};
     for (int64_t i = 0; i < count; ++i) lanes[i] = from[i];
     return load<float, kFunctionBytes>(lanes);
 }
-inline void store_some(float* to, Numbers value, int64_t count) {
+__attribute__((noinline)) void store_some(float* to, Numbers value, int64_t count) {
     float lanes[kFunctionLanes];
     store<float, kFunctionBytes>(lanes, value);
     for (int64_t i = 0; i < count; ++i) to[i] = lanes[i];
@@ -29,11 +29,12 @@ inline void store_some(float* to, Numbers value, int64_t count) {
 
 template <class Function>
 inline void map_line(const float* from, float* to, int64_t count, const Function& function) {
-    int64_t i = 0;
-    for (; i + kFunctionLanes <= count; i += kFunctionLanes) {
-        store<float, kFunctionBytes>(to + i, function(load<float, kFunctionBytes>(from + i)));
+    // The function appears once, for whole vectors and for the last numbers: two dozen of them take much code.
+    for (int64_t i = 0; i < count; i += kFunctionLanes) {
+        const bool whole = count - i >= kFunctionLanes;
+        const Numbers y = function(whole ? load<float, kFunctionBytes>(from + i) : load_some(from + i, count - i));
+        whole ? store<float, kFunctionBytes>(to + i, y) : store_some(to + i, y, count - i);
     }
-    if (i < count) store_some(to + i, function(load_some(from + i, count - i)), count - i);
 }
 
 template <class Function>
@@ -89,16 +90,14 @@ inline void combine_lines(const float* left, int64_t left_step, const float* rig
     const N floor = N{} + (relu ? 0.0f : -__builtin_inff());
     const N one_left = N{} + *left, one_right = N{} + *right;
     const auto limited = [&](N y) { return y < floor ? floor : y; };  // a NaN stays
-    int64_t i = 0;
-    for (; i + kFunctionLanes <= count; i += kFunctionLanes) {
-        const N a = left_step != 0 ? load<float, kFunctionBytes>(left + i) : one_left;
-        const N b = right_step != 0 ? load<float, kFunctionBytes>(right + i) : one_right;
-        store<float, kFunctionBytes>(to + i, limited(function(a, b)));
+    for (int64_t i = 0; i < count; i += kFunctionLanes) {
+        const bool whole = count - i >= kFunctionLanes;
+        const auto next = [&](const float* from) {
+            return whole ? load<float, kFunctionBytes>(from + i) : load_some(from + i, count - i);
+        };
+        const N y = limited(function(left_step != 0 ? next(left) : one_left, right_step != 0 ? next(right) : one_right));
+        whole ? store<float, kFunctionBytes>(to + i, y) : store_some(to + i, y, count - i);
     }
-    if (i == count) return;
-    const N a = left_step != 0 ? load_some(left + i, count - i) : one_left;
-    const N b = right_step != 0 ? load_some(right + i, count - i) : one_right;
-    store_some(to + i, limited(function(a, b)), count - i);
 }
 
 inline Numbers power(Numbers x, Numbers exponent) {

@@ -1,4 +1,4 @@
-// From the sums of a tile to outputs: scale, bias, residual, ReLU and rounding in one pass.
+// From the sums of a tile to outputs: scale, bias, residual, clipping and rounding in one pass.
 
 #pragma once
 
@@ -21,10 +21,12 @@ void finish_as(Steps<R, Q> steps, const Epilogue& epilogue, const SumUnits& unit
     const int32_t* run_starts = destination.run_starts;
     const Run* runs = destination.runs;
     const Run* first_run = runs + run_starts[0];
-    bool whole = true;  // whether all lanes of every vector are one run
+    bool single = true, whole = true;  // whether every vector is one run from its first lane on; with all lanes
     for (int64_t v = 0; v < vectors; ++v) {
-        whole = whole && run_starts[v + 1] == run_starts[0] + v + 1 && first_run[v].length == lanes;
+        single = single && run_starts[v + 1] == run_starts[0] + v + 1 && first_run[v].lane == 0;
+        whole = whole && single && first_run[v].length == lanes;
     }
+    [[maybe_unused]] const bool parts = kFinishesParts<R, Q> && single && !integer;
     for (int64_t i = 0; i < tile.filters; ++i) {
         const int64_t filter = tile.first_filter + i, plane = filter * destination.filter_stride;
         steps.scale = (epilogue.scale != nullptr ? epilogue.scale[filter] : 1.0f) * units.factor * output_units;
@@ -45,6 +47,12 @@ void finish_as(Steps<R, Q> steps, const Epilogue& epilogue, const SumUnits& unit
                     finish_vector<Bytes>(steps, low, at);
                     if (integer) finish_vector<Bytes>(steps, high, at + width);
                     continue;
+                }
+                if constexpr (kFinishesParts<R, Q>) {
+                    if (parts) {
+                        finish_vector<Bytes>(steps, low, plane + first_run[vector].pixel, first_run[vector].length);
+                        continue;
+                    }
                 }
                 const V y[2] = {low, high};
                 for (const Run* run = runs + run_starts[vector]; run != runs + run_starts[vector + 1]; ++run) {

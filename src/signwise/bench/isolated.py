@@ -22,15 +22,29 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.bench.engines import Engine, Precision
+from signwise.bench.engines.few_bits import Ggml, MatMul2Bits, MatMul4Bits
 from signwise.bench.engines.mnn import Mnn
 from signwise.bench.engines.onnx import OnnxRuntime, OpenVino
 from signwise.bench.engines.pytorch import PyTorch
 from signwise.bench.engines.signwise import Numpy, Signwise
+from signwise.bench.network import listed
 from signwise.bench.timing import peak_bytes
 from signwise.errors import SignwiseError
+from signwise.program.program import Examples
 
 ENGINES: dict[str, Engine] = {
-    engine.name: engine for engine in (Signwise(), PyTorch(), OnnxRuntime(), OpenVino(), Mnn(), Numpy())
+    engine.name: engine
+    for engine in (
+        Signwise(),
+        PyTorch(),
+        OnnxRuntime(),
+        OpenVino(),
+        Mnn(),
+        MatMul2Bits(),
+        MatMul4Bits(),
+        Ggml(),
+        Numpy(),
+    )
 }
 """Every engine by its name, ours first."""
 
@@ -50,9 +64,7 @@ class IsolatedRun:
     peak_bytes: int
 
 
-def run_isolated(
-    engine: Engine, precision: Precision, model: Path, examples: npt.NDArray[np.float32], threads: int
-) -> IsolatedRun:
+def run_isolated(engine: Engine, precision: Precision, model: Path, examples: Examples, threads: int) -> IsolatedRun:
     """Run a converted file in a fresh process.
 
     Args:
@@ -66,8 +78,8 @@ def run_isolated(
         SignwiseError: the engine failed; the message says how.
     """
     with tempfile.TemporaryDirectory() as folder:
-        inputs, outputs = Path(folder, "input.npy"), Path(folder, "output.npy")
-        np.save(inputs, examples)
+        inputs, outputs = Path(folder, "input.npz"), Path(folder, "output.npy")
+        np.savez(inputs, *listed(examples))
         words = [engine.name, precision, str(model), str(inputs), str(threads), str(outputs)]
         command = [sys.executable, "-m", "signwise.bench.isolated", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -94,9 +106,11 @@ def _reason(code: int, errors: str) -> str:
 
 def _main(words: list[str]) -> None:
     name, precision, model, inputs, threads, outputs = words
-    examples = np.load(inputs)
+    with np.load(inputs) as saved:
+        arrays = tuple(saved[name] for name in saved.files)
+    examples: Examples = arrays if len(arrays) > 1 else arrays[0]
     chosen: Precision = "int8" if precision == "int8" else "float32"
-    run = ENGINES[name].open(Path(model), chosen, batch=len(examples), threads=int(threads))
+    run = ENGINES[name].open(Path(model), chosen, batch=len(arrays[0]), threads=int(threads))
     for _ in range(_RUNS):
         computed = run(examples)
     peak = peak_bytes()

@@ -20,12 +20,13 @@ import numpy.typing as npt
 
 from signwise import datasets
 from signwise.bench.engines import PRECISIONS, Engine, Precision
+from signwise.bench.engines.signwise import first_output
 from signwise.bench.isolated import IsolatedRun, disable_amx, run_isolated
-from signwise.bench.network import Network, random_input
+from signwise.bench.network import Network, listed
 from signwise.bench.timing import Timing, alternate, bare_bytes, best_seconds
 from signwise.errors import SignwiseError
 from signwise.program import load
-from signwise.program.program import error_rate
+from signwise.program.program import Examples, error_rate
 
 _ILLEGAL_INSTRUCTION = "Illegal instruction"
 
@@ -155,11 +156,11 @@ def _run_each(
     rows: list[Row] = []
     failures: list[Failure] = []
     notes: list[str] = []
-    examples = random_input(network.float32, 1)
-    expected = network.float32.reference(examples)
+    examples = network.batch(1)
+    expected = first_output(network.float32.reference(*listed(examples)))
     bare = bare_bytes()
     for precision, engine in product(plan.precisions, plan.engines):
-        if precision not in engine.precisions:
+        if precision not in engine.precisions or not engine.suits(network):
             continue
         say(f"trying {engine.title} {precision}")
         try:
@@ -179,9 +180,7 @@ def _run_each(
     return rows, failures, notes
 
 
-def _run_one(
-    engine: Engine, precision: Precision, path: Path, examples: npt.NDArray[np.float32], notes: list[str]
-) -> IsolatedRun:
+def _run_one(engine: Engine, precision: Precision, path: Path, examples: Examples, notes: list[str]) -> IsolatedRun:
     try:
         return run_isolated(engine, precision, path, examples, threads=1)
     except SignwiseError as error:
@@ -199,7 +198,7 @@ def _difference(outputs: npt.NDArray[np.float32], expected: npt.NDArray[np.float
 
 
 def _time(network: Network, rows: Sequence[Row], setting: Setting, seconds: float, folder: Path) -> None:
-    examples = random_input(network.float32, setting.batch)
+    examples = network.batch(setting.batch)
     actions = {}
     for index, row in enumerate(rows):
         path = row.engine.convert(network, row.precision, folder)

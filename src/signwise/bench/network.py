@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import SignwiseError
 from signwise.program import operations as ops
-from signwise.program.program import Program
+from signwise.program.program import Examples, Program
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,7 +25,17 @@ class Network:
 
     float32: Program
     int8: Program | None
-    examples: npt.NDArray[np.float32]
+    examples: Examples
+
+    def batch(self, size: int) -> Examples:
+        """A batch for timing: the examples, over and over."""
+        repeated = tuple(array[np.arange(size) % len(array)] for array in listed(self.examples))
+        return repeated if isinstance(self.examples, tuple) else repeated[0]
+
+
+def listed(examples: Examples) -> tuple[npt.NDArray[Any], ...]:
+    """One array per input."""
+    return examples if isinstance(examples, tuple) else (examples,)
 
 
 def from_program(program: Program, count: int = 4) -> Network:
@@ -60,21 +71,28 @@ def with_float_weights(program: Program) -> Program:
         >>> packed.nbytes, with_float_weights(packed).nbytes
         (1, 12)
     """
-    operations, tensors = [], {}
+    operations: list[ops.Operation] = []
+    tensors: dict[str, npt.NDArray[Any]] = {}
     for index, operation in enumerate(program.ops):
-        if isinstance(operation, ops.Conv | ops.Dense):
+        if isinstance(operation, ops.Conv | ops.Dense | ops.ConvTranspose):
             # A new name: layers may share a tensor of signs and differ in their scales.
             name = f"{operation.weight}.{index}"
             tensors[name] = program.float_weight(operation)
             operation = replace(operation, weight=name, bits=32, scale=None)
         operations.append(operation)
-        for used in (getattr(operation, "scale", None), getattr(operation, "bias", None)):
-            if used is not None:
-                tensors[used] = program.tensors[used]
+        tensors |= {used: program.tensors[used] for used in operation.tensor_names.values() if used not in tensors}
     return replace(program, ops=tuple(operations), tensors=tensors)
 
 
-def random_input(program: Program, batch: int) -> npt.NDArray[np.float32]:
-    """Random pixels, 0 to 255: the same ones every time."""
+def random_input(program: Program, batch: int) -> Examples:
+    """Random pixels from 0 to 255, the same ones every time; for several inputs small numbers, and token 0."""
     generator = np.random.default_rng(0)
-    return generator.integers(0, 256, (batch, *program.input_shape)).astype(np.float32)
+    if len(program.inputs) == 1 and program.inputs[0].type == "float32":
+        return generator.integers(0, 256, (batch, *program.input_shape)).astype(np.float32)
+    made = tuple(
+        generator.standard_normal((batch, *given.shape)).astype(np.float32)
+        if given.type == "float32"
+        else np.zeros((batch, *given.shape), np.int32)
+        for given in program.inputs
+    )
+    return made if len(made) > 1 else made[0]

@@ -135,11 +135,6 @@ def evaluation_form(model: nn.Module) -> tuple[nn.Module, dict[str, Tensor | Non
             config.use_cache = False
     scales: dict[str, Tensor | None] = {}
     for name, layer, deployed in deployed_layers(copied, "compile"):
-        if deployed.scale is not None and deployed.scale.dim() == 2:
-            raise SignwiseError(
-                f"{name} has a scale per block of inputs, which compile does not take: train it with one scale per "
-                "output (block=None), pack it with signwise.pack_, or export it with signwise.export.gguf"
-            )
         layer.weight = nn.Parameter(deployed.signs, requires_grad=False)
         scales[f"{name}.weight" if name else "weight"] = deployed.scale
         # The inverse of binarize_: every parameter, hook and reference stays in place.

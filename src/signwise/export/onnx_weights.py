@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.export.onnx_graph import Graph
-from signwise.program.operations import Weighted, unpack_signs
+from signwise.program.operations import Dense, Weighted, unpack_signs
 
 FLOAT = 1  # numbers of the types in onnx.TensorProto
 INT32 = 6
@@ -42,6 +42,8 @@ def weight_and_bias(graph: Graph, operation: Weighted, name: str) -> list[str]:
         # The table becomes float before the look-up: OpenVINO takes a product of int8 weights and a scale for a
         # quantized layer, and would round its inputs to 8 bits.
         weight = _signs(graph, operation, name, operation.weight, tensors[operation.weight], _table(graph, FLOAT))
+        if isinstance(operation, Dense) and operation.block_scale is not None:
+            weight = _scaled_blocks(graph, operation, name, weight)
         if operation.scale is not None:
             shape = operation.weight_shape(_read_shape(graph, operation))
             column = tensors[operation.scale].reshape(-1, *[1] * (len(shape) - 1))  # (out,) -> (out, 1, ...)
@@ -49,6 +51,15 @@ def weight_and_bias(graph: Graph, operation: Weighted, name: str) -> list[str]:
     if operation.bias is None:
         return [weight]
     return [weight, graph.tensor(operation.bias, tensors[operation.bias])]
+
+
+def _scaled_blocks(graph: Graph, operation: Dense, name: str, signs: str) -> str:
+    assert operation.block_scale is not None
+    outputs, blocks, inputs = operation.out_features, operation.blocks, operation.in_features
+    split = graph.node("Reshape", [signs, graph.sizes(outputs, blocks, inputs // blocks)], f"{name}.blocks")
+    scales = graph.tensor(operation.block_scale, graph.program.tensors[operation.block_scale][..., None])
+    scaled = graph.node("Mul", [split, scales], f"{name}.blocks.scaled")
+    return graph.node("Reshape", [scaled, graph.sizes(outputs, inputs)], f"{name}.joined")
 
 
 def _integers(
@@ -107,7 +118,8 @@ def _integer_scales(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32] | None, npt.NDArray[np.float32]] | None:
     """Scale per filter, bias as integers and the scales of the bias, or ``None`` where the layer must stay float."""
     read = graph.program.quantization(operation.inputs[0])
-    if read is None or operation.out is None or len(operation.inputs) == 2:
+    has_blocks = isinstance(operation, Dense) and operation.blocks > 1
+    if read is None or operation.out is None or len(operation.inputs) == 2 or has_blocks:
         return None
     tensors = graph.program.tensors
     rows = operation.weight_shape(_read_shape(graph, operation))[0]

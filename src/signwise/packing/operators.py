@@ -38,17 +38,17 @@ def packed_linear(input: Tensor, bits: Tensor, scale: Tensor | None, bias: Tenso
     A scale of shape (outputs, blocks) belongs to the weights: one per output and block of inputs.
     """
     out_features, in_features = bits.shape[0], input.shape[-1]
-    if scale is not None and scale.dim() == 2:
-        signs = unpack_signs(bits, (out_features, in_features), input.dtype)
-        return F.linear(input, signs * per_weight(scale.to(input.dtype), signs), bias)
+    blocks = scale.shape[1] if scale is not None and scale.dim() == 2 else 1
     rows = input.reshape(-1, in_features)
-    geometry = (("out_features", out_features), ("in_features", in_features))
+    geometry = (("out_features", out_features), ("in_features", in_features), ("blocks", blocks))
     result = run_native(ops.Dense, geometry, rows, bits, scale, bias)
     if result is not None:
         # Not a view: a function in place, such as ReLU(inplace=True), may come next while gradients are on.
         return torch.from_numpy(result.numpy().reshape(*input.shape[:-1], out_features))
-    total = F.linear(input, unpack_signs(bits, (out_features, in_features), input.dtype))
-    return _finish(total, scale, bias, dimension=-1)
+    signs = unpack_signs(bits, (out_features, in_features), input.dtype)
+    if scale is not None and blocks > 1:
+        return F.linear(input, signs * per_weight(scale.to(input.dtype), signs), bias)
+    return _finish(F.linear(input, signs), scale, bias, dimension=-1)
 
 
 @torch.library.custom_op(
@@ -177,9 +177,13 @@ def _one_layer(
     bias: Tensor | None,
 ) -> Program:
     arrays = {"weight": bits.numpy()}
-    for name, tensor in (("scale", scale), ("bias", bias)):
-        if tensor is not None:
-            arrays[name] = tensor.detach().float().numpy()
+    if scale is not None:
+        in_blocks = scale.dim() == 2 and scale.shape[1] > 1
+        arrays["block_scale" if in_blocks else "scale"] = (
+            scale.detach().float().reshape(scale.shape if in_blocks else -1).numpy()
+        )
+    if bias is not None:
+        arrays["bias"] = bias.detach().float().numpy()
     operation = layer(inputs=(0,), bits=1, **{name: name for name in arrays}, **dict(geometry))
     return Program(input_shape=shape, ops=(operation,), tensors=arrays, output=1)
 

@@ -19,7 +19,7 @@ from signwise.program import operations as ops
 from signwise.program.operations import Shape, Tensors, ValueType
 
 LARGEST_OPERATIONS = 4096
-LARGEST_ENDS = 16  # inputs, and outputs
+LARGEST_ENDS = 256  # inputs, and outputs: a decoder has two of each per block
 LARGEST_ACTIVATIONS = 2**28  # numbers per example, padding included, over all values: 1 GiB of float32
 LARGEST_WORK = 2**40  # additions or multiplications per example: a hundred times a ResNet-152
 LARGEST_READERS = 64  # operations that share one weight: each may keep a copy in the order of its kernels

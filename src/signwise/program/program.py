@@ -129,7 +129,7 @@ class Program:
     def float32_bytes(self) -> int:
         """The bytes of all tensors if every weight were a float32, its scale multiplied in."""
         binary = [operation for operation in self.ops if isinstance(operation, Weighted) and operation.bits == 1]
-        packed = {name for operation in binary for name in (operation.weight, operation.scale) if name is not None}
+        packed = {name for operation in binary for key, name in operation.tensor_names.items() if key != "bias"}
         weights = sum(math.prod(operation.weight_shape(self.shapes[operation.inputs[0]])) for operation in binary)
         return self.nbytes - sum(self.tensors[name].nbytes for name in packed) + 4 * weights
 

@@ -11,7 +11,7 @@ import ctypes
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -260,6 +260,15 @@ class NativeProgram:
             outputs: one C-contiguous array ``(batch, *shape)`` per output, written to: float32, or int32 for integers.
         """
         self._check(self._native.signwise_run(self._handle, *self._arrays(inputs, outputs)))
+
+    def bound(self, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> Callable[[], None]:
+        """:meth:`run` on arrays that stay in place: their addresses are looked up once."""
+        arguments, alive = self._arrays(inputs, outputs), (*inputs, *outputs)
+
+        def call(alive: object = alive) -> None:  # the addresses are valid as long as the arrays live
+            self._check(self._native.signwise_run(self._handle, *arguments))
+
+        return call
 
     def profile(
         self,

@@ -75,6 +75,37 @@ def test_a_dense_layer_with_a_residual_equals_pytorch(bits: int) -> None:
     np.testing.assert_allclose(found, np.maximum(examples @ weight.T + bias + examples, 0), rtol=1e-5, atol=1e-5)
 
 
+def test_a_dense_layer_multiplies_every_block_of_inputs_by_its_scale() -> None:
+    examples, weight, scales = random(0, 3, 12), signs(1, 5, 12), random(2, 5, 3)
+    dense = ops.Dense(
+        inputs=(0,), weight="weight", bits=1, out_features=5, in_features=12, blocks=3, block_scale="scales"
+    )
+    tensors: dict[str, npt.NDArray[Any]] = {"weight": pack_signs(weight), "scales": scales}
+    expected = np.zeros((3, 5), np.float32)
+    for block in range(3):
+        part = slice(4 * block, 4 * block + 4)
+        expected += examples[:, part] @ weight[:, part].T * scales[:, block]
+    np.testing.assert_allclose(run(dense, examples, tensors), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(examples @ dense.float_weight(tensors, (12,)).T, expected, rtol=1e-5, atol=1e-5)
+    assert dense.version([(12,)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"blocks": 5, "block_scale": "s"}, "in_features must be a multiple of blocks, got 12 and 5"),
+        ({"blocks": 0, "block_scale": "s"}, "blocks must be an integer from 1 to 12"),
+        ({"blocks": 3}, "block_scale belongs to several blocks"),
+        ({"block_scale": "s"}, "block_scale belongs to several blocks"),
+        ({"blocks": 3, "block_scale": "s", "bits": 32}, "blocks need weights of 1 bit"),
+    ],
+)
+def test_impossible_blocks_are_refused(options: dict[str, Any], message: str) -> None:
+    plain: dict[str, Any] = {"inputs": (0,), "weight": "w", "bits": 1, "out_features": 5, "in_features": 12}
+    with pytest.raises(FormatError, match=message):
+        ops.Dense(**{**plain, **options})
+
+
 def test_a_binary_layer_adds_eight_bit_values_exactly() -> None:
     numbers = np.random.default_rng(0).integers(0, 256, (2, 5, 6, 6)).astype(np.float32)
     weight = signs(1, 4, 5, 3, 3)

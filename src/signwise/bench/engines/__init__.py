@@ -18,14 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from signwise.bench.network import Network
+from signwise.program.program import Examples
 
 Precision: TypeAlias = Literal["float32", "int8"]
 """The type of the activations."""
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
 
-Runner: TypeAlias = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
-"""From a batch to its outputs, both numpy arrays: what a user of the engine calls."""
+Runner: TypeAlias = Callable[[Examples], npt.NDArray[np.float32]]
+"""From a batch to its outputs, both numpy arrays: what a user of the engine calls. Several inputs are a tuple.
+Of several outputs, all of them computed, it returns the first."""
 
 
 class Engine(ABC):
@@ -48,6 +50,10 @@ class Engine(ABC):
     def missing(self) -> list[str]:
         """The required modules that are not installed."""
         return [module for module in self.requires if importlib.util.find_spec(module) is None]
+
+    def suits(self, network: Network) -> bool:
+        """Whether the engine takes networks of this kind; where not, it is no part of the comparison."""
+        return True
 
     @abstractmethod
     def convert(self, network: Network, precision: Precision, folder: Path) -> Path:

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from signwise.bench.engines import Engine, Precision, Runner
 from signwise.bench.engines.onnx import onnx_file
-from signwise.bench.network import Network
+from signwise.bench.network import Network, listed
 from signwise.errors import SignwiseError
+from signwise.program.program import Examples
 
 
 class Mnn(Engine):
@@ -49,16 +50,21 @@ class Mnn(Engine):
             interpreter = MNN.Interpreter(str(path))
             mode = {"precision": "high"} if precision == "float32" else {"precision": "low", "memory": "low"}
             session = interpreter.createSession({"backend": "CPU", "numThread": threads, **mode})
-            inlet = interpreter.getSessionInput(session, "input")
-            shape = (batch, *inlet.getShape()[1:])
-            interpreter.resizeTensor(inlet, shape)
+            found = interpreter.getSessionInputAll(session)
+            count = len(found)
+            inlets = [found["input" if count == 1 else f"input{number}"] for number in range(count)]
+            for inlet in inlets:
+                interpreter.resizeTensor(inlet, (batch, *inlet.getShape()[1:]))
             interpreter.resizeSession(session)
-        outlet = interpreter.getSessionOutput(session, "output")
+        outlets = interpreter.getSessionOutputAll(session)
+        outlet = outlets["output" if len(outlets) == 1 else "output0"]
         layout, number = MNN.Tensor_DimensionType_Caffe, MNN.Halide_Type_Float
         outputs = np.zeros(outlet.getShape(), np.float32)
 
-        def run(examples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-            inlet.copyFrom(MNN.Tensor(shape, number, examples, layout))
+        def run(examples: Examples) -> npt.NDArray[np.float32]:
+            for inlet, array in zip(inlets, listed(examples), strict=True):
+                kind = MNN.Halide_Type_Int if array.dtype == np.int32 else number
+                inlet.copyFrom(MNN.Tensor(array.shape, kind, array, layout))
             interpreter.runSession(session)
             received = MNN.Tensor(outputs.shape, number, outputs, layout)
             outlet.copyToHostTensor(received)

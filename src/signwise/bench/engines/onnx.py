@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from signwise.atomic import atomic_write
 from signwise.bench.engines import Engine, Precision, Runner
-from signwise.bench.network import Network
+from signwise.bench.network import Network, listed
 from signwise.export import to_onnx
+from signwise.program.program import Examples
 
 
 class OnnxRuntime(Engine):
@@ -41,8 +42,10 @@ class OnnxRuntime(Engine):
         options.add_session_config_entry("session.force_spinning_stop", "1")
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
-        def run(examples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-            outputs: npt.NDArray[np.float32] = session.run(["output"], {"input": examples})[0]
+        names = [given.name for given in session.get_inputs()]
+
+        def run(examples: Examples) -> npt.NDArray[np.float32]:
+            outputs: npt.NDArray[np.float32] = session.run(None, dict(zip(names, listed(examples), strict=True)))[0]
             return outputs
 
         return run
@@ -63,9 +66,10 @@ class OpenVino(Engine):
 
         core = openvino.Core()
         model = core.read_model(path)
-        shape = model.inputs[0].get_partial_shape()
-        shape[0] = batch
-        model.reshape(shape)
+        shapes = {given: given.get_partial_shape() for given in model.inputs}
+        for shape in shapes.values():
+            shape[0] = batch
+        model.reshape(shapes)
         properties = {
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
@@ -75,8 +79,8 @@ class OpenVino(Engine):
         }
         request = core.compile_model(model, "CPU", properties).create_infer_request()
 
-        def run(examples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-            outputs: npt.NDArray[np.float32] = request.infer([examples], share_inputs=True)[0]
+        def run(examples: Examples) -> npt.NDArray[np.float32]:
+            outputs: npt.NDArray[np.float32] = request.infer(list(listed(examples)), share_inputs=True)[0]
             return outputs
 
         return run
@@ -101,7 +105,7 @@ def onnx_file(network: Network, precision: Precision, folder: Path) -> Path:
     return path
 
 
-def quantize_onnx(source: Path, target: Path, examples: npt.NDArray[np.float32]) -> None:
+def quantize_onnx(source: Path, target: Path, examples: Examples) -> None:
     """Quantize an ONNX model to 8 bits with ONNX Runtime's own tool."""
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
@@ -130,9 +134,11 @@ def quantize_onnx(source: Path, target: Path, examples: npt.NDArray[np.float32])
 class _Examples:
     """Feeds the calibrator one example at a time: a large batch would take much memory in large networks."""
 
-    def __init__(self, examples: npt.NDArray[np.float32]) -> None:
-        self._batches = iter(examples[:, None])  # (count, ...) -> batches of (1, ...)
+    def __init__(self, examples: Examples) -> None:
+        arrays = listed(examples)
+        self._names = ["input"] if len(arrays) == 1 else [f"input{number}" for number in range(len(arrays))]
+        self._batches = iter(zip(*(array[:, None] for array in arrays), strict=True))  # (count, ...) -> (1, ...)
 
     def get_next(self) -> dict[str, Any] | None:
         batch = next(self._batches, None)
-        return None if batch is None else {"input": batch}
+        return None if batch is None else dict(zip(self._names, batch, strict=True))

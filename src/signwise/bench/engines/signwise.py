@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from signwise.bench.engines import Engine, Precision, Runner
-from signwise.bench.network import Network
+from signwise.bench.network import Network, listed
 from signwise.errors import SignwiseError
 from signwise.program import Program, load
 
@@ -32,7 +35,7 @@ class Signwise(Engine):
         # A session falls back to numpy where the kernels are missing: right for users, wrong under this name.
         if session.native is None:
             raise SignwiseError("the native kernels cannot be loaded here: signwise doctor says why")
-        return session
+        return lambda examples: first_output(session(*listed(examples)))
 
 
 class Numpy(Signwise):
@@ -42,4 +45,10 @@ class Numpy(Signwise):
     title = "numpy fallback"
 
     def open(self, path: Path, precision: Precision, *, batch: int, threads: int) -> Runner:
-        return Program.load(path).reference
+        program = Program.load(path)
+        return lambda examples: first_output(program.reference(*listed(examples)))
+
+
+def first_output(outputs: npt.NDArray[np.float32] | tuple[npt.NDArray[np.float32], ...]) -> npt.NDArray[np.float32]:
+    """The output, or the first of several."""
+    return outputs[0] if isinstance(outputs, tuple) else outputs

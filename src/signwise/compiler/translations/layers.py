@@ -113,7 +113,13 @@ def transposed_convolution(
 def linear(call: Call, *, input: Known, weight: Known, bias: Known | None) -> Value:
     value, constant = call.value(input), call.constant(weight)
     out_features, in_features = constant.tensor.shape
+    scale = constant.scale
+    blocks = 1 if scale is None or scale.dim() == 1 else scale.shape[1]
+    if scale is not None and blocks == 1:
+        constant = replace(constant, scale=scale.flatten())
     tensors = call.layer_tensors(constant, bias)
+    if blocks > 1:
+        tensors |= {"scale": None, "block_scale": tensors["scale"], "blocks": blocks}
     return call.add(ops.Dense(inputs=(value,), out_features=out_features, in_features=in_features, **tensors))
 
 

@@ -238,19 +238,39 @@ class Conv(Weighted):
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Weighted):
-    """A fully connected layer on a vector, or on each vector along the last dimension, such as the tokens of a text."""
+    """A fully connected layer on a vector, or on each vector along the last dimension, such as the tokens of a text.
+
+    Args:
+        out_features, in_features: neurons, and inputs of each.
+        blocks: the inputs of a neuron with binary weights are split into this many equal parts, each with a scale.
+        block_scale: name of a float32 tensor with one number per neuron and block; ``None`` where there is one block.
+    """
 
     kind: ClassVar[str] = "dense"
     since: ClassVar[int] = 1
     number: ClassVar[int] = 1
+    added_attributes: ClassVar[tuple[str, ...]] = ("blocks", "block_scale")
+    tensor_attributes: ClassVar[tuple[str, ...]] = (*Weighted.tensor_attributes, "block_scale")
 
     out_features: int
     in_features: int
+    blocks: int = 1
+    block_scale: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("out_features", self.out_features, 1, LARGEST_SIZE)
         check_integer("in_features", self.in_features, 1, LARGEST_SIZE)
+        check_integer("blocks", self.blocks, 1, self.in_features)
+        check_tensor_name("block_scale", self.block_scale, optional=True)
+        if self.in_features % self.blocks:
+            raise FormatError(f"in_features must be a multiple of blocks, got {self.in_features} and {self.blocks}")
+        if (self.block_scale is None) != (self.blocks == 1):
+            raise FormatError(
+                f"block_scale belongs to several blocks, got {self.block_scale!r} and {self.blocks} blocks"
+            )
+        if self.blocks > 1 and self.bits != 1:
+            raise FormatError(f"blocks need weights of 1 bit, got {self.bits} bits")
 
     def version(self, inputs: Sequence[Shape]) -> int:
         return super().version(inputs) if len(inputs[0]) == 1 else 2
@@ -263,12 +283,30 @@ class Dense(Weighted):
     def weight_shape(self, read: Shape) -> Shape:
         return (self.out_features, self.in_features)
 
+    def unpacked_weight(self, tensors: Tensors, read: Shape) -> npt.NDArray[np.generic]:
+        """As for every layer; with blocks, float32 with the scales of the blocks multiplied in."""
+        weight = super().unpacked_weight(tensors, read)
+        if self.block_scale is None:
+            return weight
+        return weight * tensors[self.block_scale].repeat(self.in_features // self.blocks, axis=1)
+
+    def tensors(self, inputs: Sequence[Shape]) -> Iterator[TensorSpec]:
+        yield from super().tensors(inputs)
+        if self.block_scale is not None:
+            yield TensorSpec("block_scale", self.block_scale, np.float32, (self.out_features, self.blocks))
+
     def evaluate(self, inputs: Sequence[Array], tensors: Tensors) -> Array:
         weight = self.unpacked_weight(tensors, inputs[0].shape[1:]).astype(inputs[0].dtype)
         return self._epilogue(inputs[0] @ weight.T, inputs[1:], tensors, axis=-1)
 
     def native_fields(self, tensors: Tensors) -> dict[str, NativeField]:
-        return super().native_fields(tensors) | {"out_channels": self.out_features}
+        table = None if self.block_scale is None else tensors[self.block_scale]
+        return super().native_fields(tensors) | {"out_channels": self.out_features, "table": table}
+
+    @property
+    def integer_inputs(self) -> tuple[int, ...]:
+        # Sums of blocks are scaled before they are added, so integers gain nothing.
+        return super().integer_inputs if self.blocks == 1 else ()
 
 
 def pack_signs(signs: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
