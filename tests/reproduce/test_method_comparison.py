@@ -14,7 +14,7 @@ from signwise import methods
 from signwise.errors import FormatError
 from signwise.layers import binary_layers
 from signwise.reproduce import method_comparison
-from signwise.reproduce.experiments import run_name
+from signwise.reproduce.experiments import PUBLISHED_RESNET20, run_name
 from signwise.reproduce.method_comparison import (
     ALPHA,
     AUTHORS,
@@ -49,9 +49,10 @@ def write(folder: Path, seed: int, errors: dict[tuple[str, str], float]) -> None
             "settings": {"optimizer": entry.recipe.optimizer},
             "best_error": errors[entry.group, entry.label] - 0.5,
             "last_error": errors[entry.group, entry.label],
+            "start_error": 1.0,
             "relative_steps": [1e-3, None],
         }
-        for entry in entries()
+        for entry in (*entries(), *resnet_entries())
         if (entry.group, entry.label) in errors
     ]
     about = {
@@ -120,6 +121,15 @@ def test_every_method_on_resnet20_starts_from_one_float_network(
 def test_the_table_of_resnet20_ranks_every_method_and_has_one_per_row() -> None:
     assert [entry.label for entry in resnet_entries()] == ["32 bit", *methods.METHODS]
     assert len({run_name(entry.recipe) for entry in resnet_entries()}) == len(resnet_entries())
+
+
+def test_the_table_of_resnet20_has_published_errors_beside_ours(tmp_path: Path) -> None:
+    write(tmp_path, 0, {(RESNET, "lab"): 20.0, (RESNET, "bwn"): 15.0})
+    assert resnet_table(tmp_path).rows == (
+        ("BWN", "15.00", "1.00", "1", "10.1 (100, MetaQuant)"),
+        ("LAB", "20.00", "1.00", "1", "–"),
+    )
+    assert PUBLISHED_RESNET20.keys() <= methods.METHODS.keys()
 
 
 def test_a_run_that_is_stopped_is_not_recorded(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,21 @@ PAPER_COMPARISON: tuple[ReportedError, ...] = (
 )
 """Tables 3 and 4: errors that others report, as quoted by the paper."""
 
+PUBLISHED_RESNET20: dict[str, str] = {
+    "bwn": "10.1 (100, MetaQuant)",
+    "mean_sign": "10.2 (100, MetaQuant)",
+    "ir_net": "9.2 (400, its authors' repository)",
+    "prox_quant": "9.3 (quoted by the paper)",
+    "parq": "9.52 ± 0.26 (200, PARQ)",
+    "binary_relax": "10.02 ± 0.13 (200, PARQ)",
+    "straight_through": "10.44 ± 0.18 (200, PARQ, with a mean scale)",
+    "reste": "8.68 (1000, its authors' repository)",
+}
+"""Published errors with binary weights and float activations on CIFAR-10: percent, and in parentheses epochs and source.
+
+MetaQuant starts from a trained float network and uses Adam; its numbers are means of the last ten epochs.
+"""
+
 
 def paper_error(recipe: str, bits: int, t_alpha: float | None) -> PaperError | None:
     """What the paper reports for an experiment, or ``None``.

@@ -21,7 +21,7 @@ from typing import Any
 from signwise import provenance
 from signwise.errors import FormatError
 from signwise.figures.ranking import Ranked, ranking_figure
-from signwise.reproduce.experiments import differences, run_name
+from signwise.reproduce.experiments import PUBLISHED_RESNET20, differences, run_name
 from signwise.reproduce.records import ABSENT
 from signwise.reproduce.render import draw_if_changed, write_if_changed
 from signwise.reproduce.tables import Table, method_title
@@ -316,13 +316,20 @@ def alpha_table(records: Path) -> Table:
 
 
 def resnet_table(records: Path) -> Table:
-    """What each method makes of the same float ResNet-20, in the order of its error."""
+    """What each method makes of the same float ResNet-20, in the order of its error, beside published errors."""
     found = {label: runs for (group, label), runs in measured(records).items() if group == RESNET}
     rows = tuple(
-        (_title(label), _errors(found[label]), _errors(found[label], "start_error"), str(len(found[label])))
+        (
+            _title(label),
+            _errors(found[label]),
+            _errors(found[label], "start_error"),
+            str(len(found[label])),
+            PUBLISHED_RESNET20.get(label, ABSENT),
+        )
         for label in sorted(found, key=lambda label: statistics.fmean(run["last_error"] for run in found[label]))
     )
-    return Table(headings=("Method", "Last, %", "Float network before, %", "Seeds"), rows=rows, words=1)
+    headings = ("Method", "Last, %", "Float network before, %", "Seeds", "Published, % (epochs, source)")
+    return Table(headings=headings, rows=rows, words=1)
 
 
 def methods_markdown(records: Path) -> str:
