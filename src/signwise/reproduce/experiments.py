@@ -152,7 +152,7 @@ PUBLISHED_RESNET20: dict[str, str] = {
     "straight_through": "10.44 ± 0.18 (200, PARQ, with a mean scale)",
     "reste": "8.68 (1000, its authors' repository)",
 }
-"""Published errors on CIFAR-10 with binary weights and float activations: percent, and in parentheses epochs and source.
+"""Published errors on CIFAR-10 with binary weights and float activations, in percent, with epochs and source.
 
 MetaQuant starts from a trained float network and uses Adam; its numbers are means of the last ten epochs.
 """
