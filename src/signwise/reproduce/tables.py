@@ -332,7 +332,10 @@ def summary(records: Sequence[Record]) -> str:
     for (name, bits, t_alpha), runs in full_results(records).items():
         theirs = paper_error(name, bits, t_alpha)
         beside = "not in the paper" if theirs is None else f"paper: {theirs.error:.2f} % (table {theirs.table})"
-        setting = f"{bits} bit" if t_alpha is None else f"{bits} bit, T_α {t_alpha:g}"
+        setting = f"{bits} bit"
+        if bits == 1:
+            of_paper = runs.recipe.method == "group_transform"
+            setting += f", T_α {t_alpha:g}" if of_paper else f", {method_title(runs.recipe.method)}"
         seeds = "1 seed" if runs.seeds == 1 else f"{runs.seeds} seeds"
         lines.append(
             f"- **{recipe_title(runs.recipe)}, {setting}:** best {runs.text('best_error')} % in "
