@@ -1,11 +1,12 @@
 """How many epochs a trained float network needs to become binary and stay within one point of its error.
 
     python benchmarks/fine_tuning.py lenet5-mnist --from runs/lenet5-mnist-32bit
-    python benchmarks/fine_tuning.py vgg_fast-cifar10 --from runs/vgg_fast-cifar10-32bit --bfloat16
+    python benchmarks/fine_tuning.py vgg_fast-cifar10 --from runs/vgg_fast-cifar10-32bit --bfloat16 --runs runs/tuned
 
 Fine-tunes for 1, 2, 3, ... epochs, each with a schedule of that length, until the last error is within a point of the
-float network's; once with labels alone and once with the float network as teacher. Enters the recipe's figures into
-results/fine-tuning.json. The errors are those of the last epoch, not the best: nothing is chosen on the test set.
+float network's; first with labels alone, then with the float network as teacher. Each training enters its figures into
+results/fine-tuning.json when it ends. With ``--runs`` the trainings keep their folders, and the same command continues
+after an interruption. The errors are those of the last epoch, not the best: nothing is chosen on the test set.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 
 from signwise import datasets, provenance
 from signwise.reproduce.render import write_if_changed
+from signwise.text import counted
 from signwise.training import Options, get_recipe, train
 from signwise.training.data import standardized_data
 from signwise.training.distributed import World
@@ -36,24 +38,35 @@ def float_error(recipe_name: str, source: str, data: Path | None, samples: int |
     return score(model, test, World(rank=0, size=1, device=device)).error
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Fine-tune with and without the teacher, longer and longer, until the error is near enough."""
+def fine_tuned_error(arguments: argparse.Namespace, source: str, epochs: int, distill: bool) -> float:
+    """Fine-tune for some epochs, or finish a training that was interrupted, and return the last error in percent."""
+    recipe = get_recipe(arguments.recipe).fine_tuning(source)
+    recipe = recipe.changed(epochs=epochs, distill=distill, train_samples=arguments.samples)
+    if arguments.lr is not None:
+        recipe = recipe.changed(learning_rate=arguments.lr)
+    name = f"{recipe.name}-{epochs}{'-taught' if distill else ''}"
+    options = Options(
+        data=arguments.data,
+        device=arguments.device,
+        bfloat16=arguments.bfloat16 or None,
+        threads=arguments.threads,
+        resume=arguments.runs is not None,
+        relaxed_every=epochs,
+    )
+    outcome = train(recipe, arguments.runs and arguments.runs / name, options=options)
+    if outcome.signal is not None:
+        raise SystemExit(f"{name} stopped after step {outcome.progress.step}: the same command continues")
+    assert outcome.progress.last_error is not None
+    return outcome.progress.last_error
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Fine-tune without and with the teacher, longer and longer, until the error is near enough."""
     source = str(arguments.source.resolve())
-    options = Options(data=arguments.data, device=arguments.device, bfloat16=arguments.bfloat16 or None)
     base = float_error(arguments.recipe, source, arguments.data, arguments.samples)
     print(f"float network: {base:.2f} %", flush=True)
-    rows = []
-    for distill in (False, True):
-        for epochs in arguments.epochs:
-            recipe = get_recipe(arguments.recipe).fine_tuning(source)
-            recipe = recipe.changed(epochs=epochs, distill=distill, train_samples=arguments.samples)
-            error = train(recipe, options=options).progress.last_error
-            assert error is not None
-            rows.append({"epochs": epochs, "distill": distill, "error": error})
-            print(f"{epochs} epochs{', distilled' if distill else ''}: {error:.2f} %", flush=True)
-            if error <= base + arguments.within:
-                break
-    return {
+    rows: list[dict[str, Any]] = []
+    measured = {
         "date": provenance.now(),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),
@@ -64,8 +77,26 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "float_sha256": read_pretrained(source).sha256,
         "within": arguments.within,
         "samples": arguments.samples,
+        "learning_rate": arguments.lr or get_recipe(arguments.recipe).fine_tuning(source).learning_rate,
+        "bfloat16": arguments.bfloat16,
         "runs": rows,
     }
+    for distill in (False, True):
+        for epochs in arguments.epochs:
+            error = fine_tuned_error(arguments, source, epochs, distill)
+            rows.append({"epochs": epochs, "distill": distill, "error": error})
+            print(f"{counted(epochs, 'epoch')}{', distilled' if distill else ''}: {error:.2f} %", flush=True)
+            enter(measured, arguments.out)
+            if error <= base + arguments.within:
+                break
+
+
+def enter(measured: dict[str, Any], path: Path) -> None:
+    """Put a recipe's figures into the record, in place of older ones."""
+    records = json.loads(path.read_text(encoding="utf-8"))["networks"] if path.exists() else []
+    records = [record for record in records if record["recipe"] != measured["recipe"]] + [measured]
+    text = json.dumps({"networks": sorted(records, key=lambda record: str(record["recipe"]))}, indent=2) + "\n"
+    write_if_changed(path, text)
 
 
 def main() -> None:
@@ -78,13 +109,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="where the data sets are (default: the cache)")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--bfloat16", action="store_true", help="mixed precision")
+    parser.add_argument("--lr", type=float, help="learning rate (default: the recipe's)")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--runs", type=Path, help="keep the trainings here, to resume them")
     parser.add_argument("--out", type=Path, default=Path("results/fine-tuning.json"))
-    arguments = parser.parse_args()
-    measured = measure(arguments)
-    records = json.loads(arguments.out.read_text(encoding="utf-8"))["networks"] if arguments.out.exists() else []
-    records = [record for record in records if record["recipe"] != measured["recipe"]] + [measured]
-    text = json.dumps({"networks": sorted(records, key=lambda record: str(record["recipe"]))}, indent=2) + "\n"
-    write_if_changed(arguments.out, text)
+    measure(parser.parse_args())
 
 
 if __name__ == "__main__":
