@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from tests.integrations import toy
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import Dataset
 
 import signwise as sw
@@ -124,6 +125,23 @@ def test_the_trainers_own_adamw_in_bfloat16_and_compiled(tmp_path: Path) -> None
     assert toy.alpha(model.network) == 1
     assert {group["weight_decay"] for group in run.optimizer.param_groups} == {0.0, 0.1}, "AdamW's step scales it"
     sw.refuse_nonfinite(model)
+
+
+def test_an_average_of_the_weights_is_a_binary_model_with_the_alpha_of_its_step(tmp_path: Path) -> None:
+    model = Classifier()
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+
+    class Averages(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            average.update_parameters(model)
+
+    trainer(tmp_path, model, BinarizationCallback(t_alpha=0.5), Averages(), save_strategy="no").train()
+    averaged = average.module.network.eval()
+    assert toy.alpha(averaged) == 1
+    outputs = averaged(toy.images()[0])
+    assert not torch.equal(outputs, model.network.eval()(toy.images()[0]))
+    sw.pack_(averaged)
+    torch.testing.assert_close(averaged(toy.images()[0]), outputs)
 
 
 def test_methods_that_act_around_a_step_are_called(tmp_path: Path) -> None:
