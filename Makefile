@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup test test-fast differential test-integrations test-models test-native test-aarch64 test-llama fuzz stress-threads stress-memory reliability kill-test lint \
-        quickstart render docs package wheels wasm web test-web clean
+        quickstart render gallery docs package wheels wasm web test-web clean
 
 setup: $(VENV)/.installed
 
@@ -55,11 +55,16 @@ render: setup
 	$(BIN)/signwise reproduce all --budget cpu --no-train --records results --out results/rendered
 	$(BIN)/python -m tools.render_docs
 
-# The documentation site, in build/site/index.html; a warning is an error.
+# Run the five examples of docs/gallery.md, some minutes on one core: their pictures, and results/gallery.json.
+gallery: setup
+	mkdir -p docs/gallery
+	$(BIN)/python -m tools.gallery
+
+# The documentation site, in build/site/index.html; a warning is an error. Its demo needs `make wasm` first.
 docs: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs/site . build/site
-	@echo "the site: build/site/index.html"
+	@echo "the site: build/site/index.html; to serve it: $(BIN)/python -m http.server --directory build/site"
 
 # Build an sdist and a wheel, and try the wheel in an empty environment.
 package: setup
@@ -79,8 +84,8 @@ wasm: setup
 
 # The demo page, with every shipped network that it can show, at localhost:8000.
 web: wasm
-	$(BIN)/python -m tools.build_web --site build/site
-	$(BIN)/python -m http.server --directory build/site
+	$(BIN)/python -m tools.build_web --site build/demo
+	$(BIN)/python -m http.server --directory build/demo
 
 # The browser runtime in Node, the page in Chromium, exported ONNX in onnxruntime-web. Needs: apt-get install nodejs npm chromium
 test-web: wasm

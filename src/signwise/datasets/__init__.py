@@ -1,7 +1,8 @@
 """The data sets of the paper, as numpy arrays in memory.
 
 MNIST comes with the package. Fashion-MNIST, CIFAR-10 and CIFAR-100 are read from a local folder, in any form that their
-publishers or torchvision provide, and downloaded otherwise. `load_own` reads your own images. Nothing here needs torch.
+publishers or torchvision provide, and downloaded otherwise. `load_own` reads your own images, and `mel_spectrogram`
+sounds. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from signwise.datasets.catalog import DATA_VARIABLE, DATASETS, Dataset, data_fol
 from signwise.datasets.download import ProgressBar, ProgressCallback
 from signwise.datasets.images import ImageData, Split
 from signwise.datasets.own import OWN, load_own
+from signwise.datasets.sounds import mel_spectrogram
 from signwise.errors import SignwiseError
 from signwise.text import unknown_name
 
@@ -27,6 +29,7 @@ __all__ = [
     "data_folder",
     "load",
     "load_own",
+    "mel_spectrogram",
 ]
 
 NAMES = DATASETS
