@@ -125,12 +125,13 @@ RELIABILITY := $(BIN)/python benchmarks/reliability.py
 
 # Damaged files through the reader; those that still load run through a library with sanitizers.
 FUZZ_COUNT ?= 100000
+FUZZ_SEED ?= 0
 fuzz: setup
 	cmake -S . -B build/sanitize -DSIGNWISE_TESTS=ON -DSIGNWISE_SANITIZE=ON
 	cmake --build build/sanitize --parallel 2 --target signwise
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 SIGNWISE_LIBRARY=build/sanitize/libsignwise.so \
-	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --run --out build/fuzz.json
+	$(BIN)/python tests/fuzz_file.py --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) --run --out build/fuzz.json
 
 # Threads that make, run and free programs at the same time, under ThreadSanitizer.
 STRESS_SECONDS ?= 60

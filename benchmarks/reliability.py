@@ -57,9 +57,14 @@ print(outcome)
 def fuzz(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     # The fuzzer ends at the first crash or report, so whatever it has written is clean.
     parts = [json.loads(path.read_text()) for path in arguments.counts]
+    revisions = {revision(): sum(part["files"] for part in parts)}
+    if arguments.add:
+        recorded = read_parts(arguments.out)["fuzz"]
+        revisions = recorded.get("revisions", {recorded["revision"]: recorded["files"]}) | revisions
+        parts.append(recorded)
     found: dict[str, Any] = {name: sum(part[name] for part in parts) for name in ("files", "refused", "loaded", "run")}
     found["slowest_seconds"] = max(part["slowest_seconds"] for part in parts)
-    return found | {"seconds": max(part["seconds"] for part in parts)}, True
+    return found | {"seconds": max(part["seconds"] for part in parts), "revisions": revisions}, True
 
 
 def threads(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -128,12 +133,18 @@ def exhaustion(arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     return {"processes": len(sizes), "least_kib": sizes[0], "most_kib": sizes[-1], **outcomes}, outcomes["failed"] == 0
 
 
+def read_parts(path: Path) -> dict[str, Any]:
+    parts: dict[str, Any] = json.loads(path.read_text())["parts"] if path.exists() else {}
+    return parts
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/reliability-native.json"), help="the record")
     commands = parser.add_subparsers(dest="command", required=True)
     fuzzed = commands.add_parser("fuzz")
     fuzzed.add_argument("counts", type=Path, nargs="+", help="of one fuzzer, or of several with other seeds")
+    fuzzed.add_argument("--add", action="store_true", help="to the counts in the record, of other seeds or revisions")
     fuzzed.set_defaults(measure=fuzz)
     threaded = commands.add_parser("threads")
     threaded.add_argument("program", type=Path)
@@ -150,9 +161,7 @@ def main() -> None:
     found, as_promised = arguments.measure(arguments)
     found |= {"date": now(), "revision": revision()}
     print(f"{arguments.command}: {', '.join(f'{name} {value}' for name, value in found.items())}")
-    record = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-    parts = record.get("parts", {}) | {arguments.command: found}
-    write_record(arguments.out, {"parts": parts})
+    write_record(arguments.out, {"parts": read_parts(arguments.out) | {arguments.command: found}})
     raise SystemExit(0 if as_promised else 1)
 
 

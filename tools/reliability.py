@@ -50,10 +50,11 @@ def runtime(record: JsonObject) -> str:
     parts = record.get("parts", {})
     rows = []
     if (found := parts.get("fuzz")) is not None:
+        by_revision = [f"{count:,} at {revision[:7]}" for revision, count in found.get("revisions", {}).items()]
         rows.append(
             (
                 "damaged files, with AddressSanitizer and UBSan",
-                f"{found['files']:,} files",
+                f"{found['files']:,} files" + (f": {', '.join(by_revision)}" if len(by_revision) > 1 else ""),
                 f"{found['loaded']:,} loaded and {found['run']:,} small enough of them run, "
                 f"{found['refused']:,} refused, no crash",
             )

@@ -34,6 +34,7 @@ def test_weights_may_be_written_as_floats(tmp_path: Path) -> None:
     [
         (["lenet5", "--to", "onnx"], "did you mean lenet5-mnist-1bit"),
         (["lenet5-mnist-1bit", "--to", "elf"], "invalid choice: 'elf'"),
+        (["lenet5-mnist-1bit", "--to", "gguf"], "from the PyTorch model, with signwise.export.gguf(model, path)"),
         (["lenet5-mnist-1bit"], "required: --to"),
         ([".", "--to", "onnx"], "pack a run first with signwise compile"),
         (["lenet5-mnist-1bit", "--to", "onnx", "-o", "absent/net.onnx"], "cannot write"),

@@ -153,7 +153,7 @@ HOSTILE = {
     "a wrong checksum": (b"e" + plain(GOOD)[1:], "checksum"),
     "a damaged gzip body": (spoilt(gzip.compress), "damaged archive"),
     "a damaged xz body": (spoilt(lzma.compress), "damaged archive"),
-    "a damaged bzip2 body": (spoilt(bz2.compress), "(damaged archive|cannot be unpacked)"),
+    "a damaged bzip2 body": (spoilt(bz2.compress), "damaged archive"),
     "a bomb": (gzip.compress(plain([("data/other", bytes(100 << 20)), *GOOD])), "far more than the expected files"),
     "extended headers without end": (tarfile.TarInfo("p").tobuf(tarfile.USTAR_FORMAT)[:512] * 100, "has no data/a.bin"),
     "a size that is no number": (plain([("data/a.bin", b"aaaa")], tarfile.PAX_FORMAT, size="abc"), "not the file"),

@@ -44,7 +44,11 @@ def tensors_of(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "method",
-    [sw.GroupTransform(scale="mean"), sw.GroupTransform(scale="learned", block=128), sw.MeanSign(block=128)],
+    [
+        *(sw.GroupTransform(scale=scale, block=block) for scale in (0.25, "mean", "learned") for block in (None, 128)),
+        sw.MeanSign(block=128),
+    ],
+    ids=str,
 )
 def test_the_matrices_of_the_file_are_the_deployed_weights(method: sw.Method, tmp_path: Path) -> None:
     model = model_of(method)

@@ -10,6 +10,9 @@ import signwise as sw
 from signwise.methods.method import in_blocks
 from signwise.program.operations import Dense
 
+# One scale per row or per block of inputs: constant, the mean magnitude, and learned.
+METHODS = [sw.GroupTransform(scale=scale, block=block) for scale in (0.25, "mean", "learned") for block in (None, 8)]
+
 
 def state(method: sw.Method, latent: Tensor, alpha: float, zeta: float) -> dict[str, Tensor]:
     knobs = {"alpha": torch.tensor(alpha).double(), "zeta": torch.tensor(zeta).double()}
@@ -87,9 +90,10 @@ def test_weights_that_are_no_whole_blocks_are_refused() -> None:
         in_blocks(torch.zeros(2, 12), 8)
 
 
-def test_a_packed_layer_computes_with_the_scales_of_its_blocks() -> None:
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_a_packed_layer_computes_with_every_kind_of_scale(method: sw.Method) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(sw.BinaryLinear(16, 4, method=sw.GroupTransform(scale="mean", block=8))).eval()
+    model = nn.Sequential(sw.BinaryLinear(16, 4, method=method)).eval()
     examples = torch.randn(3, 16)
     expected = model(examples)
     sw.pack_(model)
@@ -105,9 +109,9 @@ def test_health_counts_blocks_as_groups() -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_program_computes_with_the_scales_of_the_blocks(packed: bool) -> None:
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_a_program_computes_with_every_kind_of_scale(method: sw.GroupTransform, packed: bool) -> None:
     torch.manual_seed(0)
-    method = sw.GroupTransform(scale="mean", block=8)
     model = nn.Sequential(sw.BinaryLinear(16, 8, method=method), nn.ReLU(), sw.BinaryLinear(8, 4, method=method)).eval()
     examples = torch.randn(3, 16)
     expected = model(examples).detach()
@@ -116,7 +120,7 @@ def test_a_program_computes_with_the_scales_of_the_blocks(packed: bool) -> None:
     program = sw.compile(model, examples)
     torch.testing.assert_close(torch.from_numpy(program(examples.numpy())), expected)
     blocks = [operation.blocks for operation in program.ops if isinstance(operation, Dense)]
-    assert blocks == [2, 1]  # a row of one block has one scale
+    assert blocks == ([1, 1] if method.block is None else [2, 1])  # a row of one block has one scale
 
 
 def test_the_integer_form_refuses_a_scale_per_block_by_name() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import json
 import pickle
 import shutil
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -261,5 +263,20 @@ def test_the_library_is_hardened() -> None:
     assert "TEXTREL" not in listed
     stack = next(line for line in listed.splitlines() if "GNU_STACK" in line)
     assert "RWE" not in stack, "the stack is executable"
-    # Leaves no trace in the library, whose copies all go to memory that the compiler does not know the size of.
-    assert "-D_FORTIFY_SOURCE=3" in (Path(__file__).parents[2] / "CMakeLists.txt").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cmake") is None, reason="needs cmake on Linux")
+def test_everything_but_the_kernels_is_compiled_with_hardening(tmp_path: Path) -> None:
+    # _FORTIFY_SOURCE leaves no trace in the library, whose copies go to memory of a size unknown to the compiler.
+    root = Path(__file__).parents[2]
+    command = ["cmake", "-S", str(root), "-B", str(tmp_path), "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    subprocess.run(command, check=True, capture_output=True)
+    compiled = {
+        Path(entry["file"]).relative_to(root / "csrc"): entry["command"]
+        for entry in json.loads((tmp_path / "compile_commands.json").read_text())
+    }
+    hardened = {file for file, words in compiled.items() if "-D_FORTIFY_SOURCE=3" in words}
+    assert hardened == {file for file, words in compiled.items() if "-fstack-protector-strong" in words}
+    assert Path("interface.cpp") in hardened
+    assert {file.parts[0] for file in compiled.keys() - hardened} == {"kernels"}

@@ -30,5 +30,12 @@ def test_each_part_of_a_record_is_one_row(tmp_path: Path) -> None:
     assert "2026-01-02, A CPU: [the record](../results/reliability-native.json)" in blocks["runtime"]
 
 
+def test_files_tried_at_several_revisions_are_shown_by_revision() -> None:
+    counts = {"files": 3000, "loaded": 1, "run": 1, "refused": 2999, "revisions": {"a" * 40: 2000, "b" * 40: 1000}}
+    assert "| 3,000 files: 2,000 at aaaaaaa, 1,000 at bbbbbbb |" in reliability.runtime(
+        ORIGIN | {"parts": {"fuzz": counts}}
+    )
+
+
 def test_without_records_the_tables_are_empty(tmp_path: Path) -> None:
     assert all(block.count("\n|") == 1 for block in reliability.blocks(tmp_path).values())

@@ -78,6 +78,16 @@ def test_a_damaged_line_is_dropped_with_a_note_and_the_others_stay(tmp_path: Pat
     folder.close()
 
 
+def test_epochs_that_the_metrics_have_lost_are_named(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    metrics = tmp_path / "metrics.jsonl"
+    assert folder.keep_epochs("metrics.jsonl", 1) == [f"{metrics} lacks epoch 1, which the checkpoint counts"]
+    metrics.write_bytes(b'{"epoch": 2}\n{"epoch": 3, "los')  # the last line is cut short
+    assert folder.keep_epochs("metrics.jsonl", 3) == [f"{metrics} lacks epoch 1, 3, which the checkpoint counts"]
+    assert folder.keep_epochs("state.jsonl", 3) == []  # has lines about watched epochs alone
+    folder.close()
+
+
 def test_records_that_cannot_be_written_back_are_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +117,7 @@ def test_a_folder_without_a_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(SignwiseError, match="holds no run"):
         read_config(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(FormatError, match="cannot read"):
+    with pytest.raises(FormatError, match=r"is damaged .*resumes by its checkpoint"):
         read_config(tmp_path)
     (tmp_path / "config.json").write_text('{"recipd": {}}')
     with pytest.raises(FormatError, match="is damaged: it has no recipe"):

@@ -37,7 +37,7 @@ def add(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", metavar="FILE", help="a packed file, or the name of a shipped program")
-    parser.add_argument("--to", choices=tuple(TARGETS), required=True, help="the format")
+    parser.add_argument("--to", type=_format, choices=tuple(TARGETS), required=True, help="the format")
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="where it goes (default: named after FILE)")
     parser.add_argument("--name", default="net", metavar="NAME", help="c: of the files and their functions (net)")
     parser.add_argument(
@@ -54,6 +54,15 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="c: where the data set is (default: the cache)")
     parser.add_argument("--float-weights", action="store_true", help="onnx: weights as float32 numbers, not as bits")
     parser.set_defaults(run=run)
+
+
+def _format(name: str) -> str:
+    if name == "gguf":
+        raise argparse.ArgumentTypeError(
+            "a packed file lists operations and no longer knows the layers, heads and tokenizer that GGUF asks for: "
+            "write GGUF from the PyTorch model, with signwise.export.gguf(model, path)"
+        )
+    return name
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -108,7 +108,12 @@ def read_at_most(stream: IO[bytes], most: int | None) -> bytes:
     """Read ``most`` bytes, or to the end; memory grows with what is there, not with ``most``."""
     content = bytearray()
     while most is None or len(content) < most:
-        chunk = stream.read(_CHUNK if most is None else min(_CHUNK, most - len(content)))
+        try:
+            chunk = stream.read(_CHUNK if most is None else min(_CHUNK, most - len(content)))
+        except OSError as error:
+            if error.errno is None:  # not from the system: bz2 reports damaged data in this way
+                raise EOFError(str(error)) from error
+            raise
         if not chunk:
             break
         content += chunk

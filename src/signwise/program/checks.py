@@ -1,7 +1,8 @@
 """Whether the operations of a program fit together: values, shapes, tensors and sizes.
 
 Everything is checked before anything runs. The sizes that a reader will need follow from numbers alone, so a hostile
-file costs no more memory than its own bytes. csrc checks the same limits again, so keep both in step.
+file costs no more memory than its own bytes. csrc checks each operation again (ranks, sizes, windows), so keep both in
+step; the sums over a whole program are counted here alone.
 """
 
 from __future__ import annotations

@@ -21,8 +21,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SignwiseError(f"{folder} holds no run: it has no config.json") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is damaged ({error}); without it, the run resumes by its checkpoint") from error
     if not isinstance(config, dict) or not isinstance(config.get("recipe"), dict):
         raise FormatError(f"{path} is damaged: it has no recipe")
     return config

@@ -38,8 +38,9 @@ from signwise.training.records import read_records as read_records
 from signwise.training.records import recorded_data as recorded_data
 from signwise.training.step import binarization_schedule, build_model
 
+METRICS = "metrics.jsonl"  # one line per epoch
 # The files that a run replaces; a process that is killed meanwhile leaves an unfinished one behind.
-_REPLACED = ("config.json", "metrics.jsonl", "state.jsonl", checkpoint.CURRENT, "best.safetensors", "last.safetensors")
+_REPLACED = ("config.json", METRICS, "state.jsonl", checkpoint.CURRENT, "best.safetensors", "last.safetensors")
 
 try:
     import fcntl
@@ -122,20 +123,23 @@ class RunFolder:
         """Drop the lines of a ``.jsonl`` file about epochs after ``epochs``: the resumed run writes them again.
 
         Returns:
-            A sentence about damaged lines, if there were any; they are dropped too.
+            A sentence about damaged lines, which are dropped too, and one about epochs that the metrics lack.
         """
         path = self.path / name
-        if not path.exists():
-            return []
+        lines: list[tuple[int | None, bytes]] = []
         try:
-            lines = [(_epoch_of(line), line) for line in complete_lines(path)]
-            with atomic_write(path) as file:
-                file.writelines(line + b"\n" for epoch, line in lines if epoch is not None and epoch <= epochs)
+            if path.exists():
+                lines = [(_epoch_of(line), line) for line in complete_lines(path)]
+                with atomic_write(path) as file:
+                    file.writelines(line + b"\n" for epoch, line in lines if epoch is not None and epoch <= epochs)
         except OSError as error:
             reason = error.strerror or str(error)
             raise SignwiseError(f"cannot write {path}: {reason}; the checkpoint is intact") from error
         damaged = [str(number) for number, (epoch, _) in enumerate(lines, start=1) if epoch is None]
-        return [f"{path} was damaged; dropped line {', '.join(damaged)}"] if damaged else []
+        notes = [f"{path} was damaged; dropped line {', '.join(damaged)}"] if damaged else []
+        if name == METRICS and (lost := sorted({*range(1, epochs + 1)} - {epoch for epoch, _ in lines})):
+            notes.append(f"{path} lacks epoch {', '.join(map(str, lost))}, which the checkpoint counts")
+        return notes
 
     def close(self) -> None:
         """Release the folder for the next process; a run that was refused leaves no new folder behind."""
