@@ -65,7 +65,7 @@ def c(
 ) -> Source:
     """Write a network as C99 for microcontrollers: constant weights, integers alone, the caller's memory.
 
-    The folder gets ``NAME.h`` and ``NAME.c`` with one function,
+    The folder gets ``NAME.h`` and ``NAME.c`` with one function::
 
         int NAME_run(const int8_t *input, int32_t *output, void *arena);
 
