@@ -18,6 +18,7 @@ from signwise.cli import main
 RUN_ELSEWHERE = {
     "make quickstart": "tests/test_quickstart.py runs the same command with fewer images",
     "make test": "this is it",
+    ". .venv/bin/activate": "changes the shell that it runs in",
     "make setup": "done before the tests can run",
     "make lint": "run beside the tests in .ci/run",
     "make render": "tests/tools renders without writing",
@@ -106,7 +107,7 @@ def _run(line: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_block_is_python_a_command_or_marked_as_not_run(page: Page) -> None:
     for block in page.blocks:
-        kinds = ("python", "sh", "json", "text")
+        kinds = ("python", "sh", "json", "text", "bibtex")
         assert block.language in kinds, f"{page.path}:{block.line} is {block.language or 'unmarked'}"
         if block.language == "json":
             json.loads(block.text)
