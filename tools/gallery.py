@@ -88,11 +88,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="*", help=f"all by default, or some of {', '.join(EXAMPLES)}")
     path = ROOT / "results" / RECORD
-    found = json.loads(path.read_text(encoding="utf-8"))["examples"] if path.exists() else {}
     for name in parser.parse_args().name or EXAMPLES:
-        found[name] = run(name)
-        print(f"{name}: {found[name]}", flush=True)
-        write_record(path, {"examples": found})
+        found = run(name)
+        print(f"{name}: {found}", flush=True)
+        others = json.loads(path.read_text(encoding="utf-8"))["examples"] if path.exists() else {}
+        write_record(path, {"examples": others | {name: found}})
 
 
 if __name__ == "__main__":
