@@ -244,6 +244,16 @@ def test_output_scale_preserves_the_size_of_activations_and_is_deployed(gain: fl
     assert float(layer(inputs).std()) == pytest.approx(math.sqrt(gain), rel=0.1)
 
 
+def test_with_a_scale_alpha_zero_is_still_the_float_layer() -> None:
+    plain = nn.Linear(16, 4)
+    scaled = [sw.BinaryLinear(16, 4, output_scale=0.1), sw.BinaryLinear(16, 4, method=sw.GroupTransform(scale="mean"))]
+    for layer in scaled:
+        layer.load_state_dict(plain.state_dict(), strict=False)
+        layer.alpha.fill_(0)
+        inputs = torch.randn(5, 16)
+        torch.testing.assert_close(layer(inputs), plain(inputs))
+
+
 @pytest.mark.parametrize("layer_class", [nn.ConvTranspose2d, nn.Conv2d])
 def test_fan_in_counts_the_weights_of_one_filter_whatever_the_layout(layer_class: LayerClass) -> None:
     layer = layer_class(8, 12, 3, groups=4)

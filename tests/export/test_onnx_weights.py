@@ -154,3 +154,14 @@ def test_a_model_is_compiled_on_the_way_and_needs_an_example(tmp_path: Path) -> 
     assert (tmp_path / "net.onnx").stat().st_size < 100_000
     with pytest.raises(SignwiseError, match="needs example_input="):
         sw.export.onnx(model, tmp_path / "net.onnx")
+
+
+def test_a_packed_model_gives_the_file_of_the_binary_one(tmp_path: Path) -> None:
+    model = sw.models.lenet5().eval()
+    sw.binarize_(model, skip=sw.last)
+    files = []
+    for name in ("binary.onnx", "packed.onnx"):
+        sw.export.onnx(model, tmp_path / name, torch.zeros(1, 1, 28, 28))
+        files.append((tmp_path / name).read_bytes())
+        sw.pack_(model)
+    assert files[0] == files[1]

@@ -135,9 +135,11 @@ def is_refused(data: bytes) -> bool:
     try:
         Program.decode(data)
     except FormatError as error:
-        str(error).encode()  # the message can be shown
-        return True
-    return False
+        message = str(error)
+    else:
+        return False
+    assert message.isprintable() and message.encode()  # a terminal may show it
+    return True
 
 
 def test_the_fuzzer_starts_from_every_operation_in_files_of_version_2() -> None:

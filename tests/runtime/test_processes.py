@@ -8,6 +8,8 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 
 from signwise.program import Program
 from signwise.program import operations as ops
-from signwise.runtime import native
+from signwise.runtime import Session, native
 
 needs_library = pytest.mark.skipif(not native.available_isas(), reason="needs the native library")
 needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -103,6 +105,35 @@ def test_copies_of_a_session_prepare_their_own_program() -> None:
         np.testing.assert_array_equal(other(np.array([[-1.0, 2.0]])), [[0, 2]])
         del other
     np.testing.assert_array_equal(session(np.array([[-1.0, 2.0]])), [[0, 2]])
+
+
+def thread_count() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@needs_library
+@needs_proc
+def test_sessions_with_the_same_number_of_threads_share_them() -> None:
+    program = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1)
+    before = thread_count()
+    for _ in range(10):
+        Session(program, 7)(np.ones((300, 3), np.float32))
+    assert thread_count() - before == 6  # beside the thread that calls
+
+
+@needs_library
+def test_other_python_threads_run_while_a_session_computes() -> None:
+    conv = ops.Conv(inputs=(0,), weight="w", bits=32, out_channels=64, kernel=(3, 3), padding=(1, 1, 1, 1))
+    weight = np.zeros((64, 64, 3, 3), np.float32)
+    session = Program(input_shape=(64, 64, 64), ops=(conv,), tensors={"w": weight}, output=1).session(1)
+    examples = np.zeros((32, 64, 64, 64), np.float32)
+    caller = threading.Thread(target=session, args=(examples,))
+    turns = 0
+    caller.start()
+    while caller.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 10
 
 
 def peak_bytes() -> int:
