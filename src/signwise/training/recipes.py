@@ -127,7 +127,7 @@ _FAST = (
         "vgg_fast",
         "vgg_fast",
         "cifar10",
-        epochs=10,
+        epochs=20,
         weight_decay=5e-4,
         label_smoothing=0.1,
         warmup_epochs=1.0,
