@@ -1,7 +1,7 @@
 """Time, memory and bytes of packed networks beside PyTorch, ONNX Runtime, OpenVINO and MNN.
 
     python benchmarks/inference.py                          # 15 minutes; writes results/inference/PROCESSOR.json
-    python benchmarks/inference.py --networks resnet18      # one network
+    python benchmarks/inference.py --networks resnet18      # one network; the others stay in the record
 
 The paper's networks take images of their data sets, MobileNetV2 and the U-Net 96x96 pixels. The decoder computes one
 token of a text of 256, given the keys and values of those before it. The dense layer is one product of a matrix and a
@@ -46,7 +46,7 @@ from signwise.bench.report import as_data, table
 from signwise.compiler.decoder import TokenStep, compile_decoder
 from signwise.convert import binarize_, first_and_last, last
 from signwise.methods import GroupTransform
-from signwise.provenance import processor, write_record
+from signwise.provenance import now, processor, revision, write_record
 from signwise.schedule import BinarizationSchedule
 
 # Seconds per batch size and number of threads; large networks take longer anyway.
@@ -264,7 +264,15 @@ def measure_apart(name: str, words: Sequence[str], environment: dict[str, str]) 
         command = [sys.executable, __file__, "--only", name, "--out", str(part), *words]
         subprocess.run(command, check=True, env=os.environ | environment)
         measured: dict[str, Any] = json.loads(part.read_text())
-        return measured
+        return measured | {"date": now(), "revision": revision()}
+
+
+def merged(known: dict[str, Any], measured: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The networks of a record in their usual order, where ``measured`` replaces what is ``known``."""
+    origin = {key: known[key] for key in ("date", "revision") if key in known}
+    kept = {name: origin | network for name, network in known.get("networks", {}).items()}
+    together = kept | measured
+    return {name: together[name] for name in NETWORKS if name in together}
 
 
 def hide_avx512(folder: Path) -> dict[str, str] | None:
@@ -338,14 +346,18 @@ def main() -> None:
 
     words = ["--engines", *engines, "--threads", *map(str, arguments.threads), "--share", str(arguments.share)]
     networks = {name: measure_apart(name, words, {}) for name in arguments.networks}
-    record: dict[str, Any] = {"networks": networks, "figures": figures(networks)}
+    out = arguments.out or record_path(Path("results"), processor())
+    known = json.loads(out.read_text()) if out.exists() else {}
+    all_networks = merged(known, networks)
+    record: dict[str, Any] = {"networks": all_networks, "figures": figures(all_networks)}
+    if "avx2" in known:
+        record["avx2"] = known["avx2"]
     with tempfile.TemporaryDirectory() as folder:
         environment = None if arguments.no_avx2 else hide_avx512(Path(folder))
         if environment is not None and "resnet18" in networks:
             print("AVX-512, AVX-VNNI and AMX hidden from every engine:\n", flush=True)
             hidden = {"resnet18": measure_apart("resnet18", words, environment)}
             record["avx2"] = {"networks": hidden, "figures": figures(hidden)}
-    out = arguments.out or record_path(Path("results"), processor())
     write_record(out, record, "onnx", "onnxruntime", "openvino", "mnn")
     for part in (record, *([record["avx2"]] if "avx2" in record else [])):
         print("figures:" if part is record else "figures with AVX2 alone:")

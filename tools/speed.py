@@ -72,7 +72,7 @@ def all_times(records: Mapping[Path, JsonObject]) -> str:
         for index, (where, networks) in enumerate(_machines(record)):
             parts += [f"## {where}", _HIDDEN if index else _origin(path, record)]
             for name, network in networks.items():
-                parts += [f"### {title(name)}", _table(network).markdown(), *_remarks(network)]
+                parts += [f"### {title(name)}", _table(network).markdown(), *_remarks(network, record)]
     return "\n\n".join(parts if records else [*parts, MISSING]) + "\n"
 
 
@@ -95,12 +95,15 @@ def _table(network: JsonObject) -> Table:
     return Table(headings=("engine", "activations", *columns, "memory", "file"), rows=tuple(rows), words=2)
 
 
-def _remarks(network: JsonObject) -> list[str]:
+def _remarks(network: JsonObject, record: JsonObject) -> list[str]:
     failures = [
         f"{ENGINES[entry['engine']].title} {entry['precision']} is missing: {entry['reason']}"
         for entry in network["failures"]
     ]
-    remarks = [f"- {remark.rstrip('.')}." for remark in (*network["notes"], *failures)]
+    earlier = []
+    if network.get("revision", record["revision"]) != record["revision"]:
+        earlier = [f"Measured {network['date'][:10]} at revision {(network['revision'] or 'unknown')[:7]}"]
+    remarks = [f"- {remark.rstrip('.')}." for remark in (*network["notes"], *failures, *earlier)]
     return ["\n".join(remarks)] if remarks else []
 
 

@@ -81,7 +81,8 @@ const Plan& LookupLayer::plan_for(int64_t images, int threads, Order read, Order
         options.lanes = options.vector_bytes / int(element_bytes());
         const bool suits = read == Order::rows ? suits_rows(shape_, options.lanes)
                                                : suits_unpadded(shape_, images, options.lanes);
-        options.unpadded = weights_->uses_tables() && suits;
+        // Sums of products know no masks, and pointwise layers need none.
+        options.unpadded = suits && (weights_->uses_tables() || shape_.is_pointwise());
         options.read = read;
         options.written = written;
         options.costs = measured_costs(weights_->uses_tables(), integer_, *kernels_);

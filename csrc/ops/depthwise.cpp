@@ -23,7 +23,20 @@ ConvolutionShape part_of_a_row(const ConvolutionShape& shape, int64_t width) {
     return part;
 }
 
-// The memory behind DepthwiseWindows. A pitch leads from one row of a channel to the next.
+// Whether the outputs of a row see their own column, the one before it and the one behind it.
+bool is_three_columns(const ConvolutionShape& shape) {
+    return shape.kernel_width == 3 && shape.stride_width == 1 && shape.dilation_width == 1 && shape.left == 1 &&
+           shape.right == 1;
+}
+
+ConvolutionShape middle_column(const ConvolutionShape& shape) {
+    ConvolutionShape middle = shape;
+    middle.kernel_width = 1;
+    middle.left = middle.right = 0;
+    return middle;
+}
+
+// The memory behind DepthwiseWindows and DepthwiseSides. A pitch leads from one row of a channel to the next.
 class Windows {
   public:
     Windows(const ConvolutionShape& shape, int64_t read_pitch, int64_t write_pitch, int64_t lanes)
@@ -48,6 +61,7 @@ class Windows {
         return {int64_t(places_.size() / 2), shape_.taps(), shape_.stride_width, places_.data(),
                 offsets_.data(),             masks_.data(), all_masks_.data(),     mask_bits_.data()};
     }
+    DepthwiseSides sides() const { return {side_masks_.data(), side_bits_.data()}; }
 
   private:
     // Adds the vector whose first lane is output `pixel` of the channel.
@@ -62,20 +76,31 @@ class Windows {
                 const int64_t x = output % width * shape_.stride_width + kx * shape_.dilation_width - shape_.left;
                 return std::make_pair(y, x);
             };
-            std::vector<int32_t> mask(size_t(lanes_), 0);
-            uint32_t bits = 0;
-            for (int64_t lane = 0; lane < lanes; ++lane) {
+            const int32_t bits = add_mask(masks_, mask_bits_, lanes, [&](int64_t lane) {
                 const auto [y, x] = seen(pixel + lane);
-                if (y < 0 || y >= shape_.height || x < 0 || x >= shape_.width) continue;
-                mask[size_t(lane)] = -1;
-                bits |= 1u << lane;
-            }
+                return y >= 0 && y < shape_.height && x >= 0 && x < shape_.width;
+            });
             const auto [y, x] = seen(pixel);
             // Entirely beyond the border the place could be far away; any readable one will do.
             offsets_.push_back(bits != 0 ? int32_t(y * read_pitch_ + x) : 0);
-            masks_.push_back(mask_at(mask));
-            mask_bits_.push_back(int32_t(bits));
         }
+        add_mask(side_masks_, side_bits_, lanes, [&](int64_t lane) { return (pixel + lane) % width > 0; });
+        add_mask(side_masks_, side_bits_, lanes, [&](int64_t lane) { return (pixel + lane) % width < width - 1; });
+    }
+
+    // Adds the mask that keeps those of the first `lanes` lanes for which `keeps` holds; returns its bits.
+    template <class Keeps>
+    int32_t add_mask(std::vector<int32_t>& masks, std::vector<int32_t>& all_bits, int64_t lanes, const Keeps& keeps) {
+        std::vector<int32_t> mask(size_t(lanes_), 0);
+        uint32_t bits = 0;
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+            if (!keeps(lane)) continue;
+            mask[size_t(lane)] = -1;
+            bits |= 1u << lane;
+        }
+        masks.push_back(mask_at(mask));
+        all_bits.push_back(int32_t(bits));
+        return int32_t(bits);
     }
 
     // Where this mask is among all of them; there are few different ones.
@@ -89,7 +114,7 @@ class Windows {
 
     ConvolutionShape shape_;
     int64_t lanes_, read_pitch_, write_pitch_;
-    std::vector<int32_t> places_, offsets_, masks_, all_masks_, mask_bits_;
+    std::vector<int32_t> places_, offsets_, masks_, all_masks_, mask_bits_, side_masks_, side_bits_;
 };
 
 class DepthwiseOperation : public Operation {
@@ -116,10 +141,12 @@ class DepthwiseOperation : public Operation {
             to_planes_ = std::make_unique<Windows>(part_of_a_row(shape, chunk_), padded_pitch(), chunk_, lanes_);
             return;
         }
+        three_columns_ = is_three_columns(shape);
+        const ConvolutionShape seen = three_columns_ ? middle_column(shape) : shape;
         const int64_t read_pitch = read == Order::rows ? shape.in_channels * shape.width : shape.width;
-        to_planes_ = std::make_unique<Windows>(shape, read_pitch, shape.out_width(), lanes_);
+        to_planes_ = std::make_unique<Windows>(seen, read_pitch, shape.out_width(), lanes_);
         if (!plain) return;
-        to_rows_ = std::make_unique<Windows>(shape, read_pitch, shape.out_channels * shape.out_width(), lanes_);
+        to_rows_ = std::make_unique<Windows>(seen, read_pitch, shape.out_channels * shape.out_width(), lanes_);
     }
 
     Order reads(size_t, Order) const override { return read_; }
@@ -156,7 +183,7 @@ class DepthwiseOperation : public Operation {
         const bool in_rows = output.order == Order::rows;
         // Whether the kernel finishes the outputs and writes them where they belong.
         const bool direct = output.is_float() && inputs.size() == 1 && chunk_ == 0;
-        const DepthwiseWindows windows = (in_rows ? *to_rows_ : *to_planes_).windows();
+        const Windows& windows = in_rows ? *to_rows_ : *to_planes_;
         const int64_t read_stride = channel_stride(input.shape, read_);
         const int64_t write_stride = channel_stride(output.shape, output.order);
         // A channel that cannot be read in place is copied, with room around it for the lanes that are dropped.
@@ -172,27 +199,40 @@ class DepthwiseOperation : public Operation {
             float *sums = memory + copy_floats, *line = sums + sum_floats;
             const int64_t end = planes * (slice + 1) / slices;
             if (chunk_ != 0) std::fill_n(memory, copy_floats, 0.0f);
-            for (int64_t plane = planes * slice / slices; plane < end; ++plane) {
+            for (int64_t plane = planes * slice / slices; plane < end;) {
                 const int64_t example = plane / channels, channel = plane % channels;
                 const int64_t read_at = example * input.shape.count() + channel * read_stride;
                 const int64_t write_at = example * output.shape.count() + channel * write_stride;
-                if (!in_place) copy_channel(input, read_at, copy);
-                DepthwiseFinish finish{factor_of(input), 0.0f, -kUnbounded, kUnbounded};
-                if (epilogue.scale != nullptr) finish.scale *= epilogue.scale[channel];
-                if (epilogue.bias != nullptr) finish.bias = epilogue.bias[channel];
                 const float* weights = weights_.data() + channel * shape_.taps();
+                const float* scale = epilogue.scale != nullptr ? epilogue.scale + channel : nullptr;
+                const float* bias = epilogue.bias != nullptr ? epilogue.bias + channel : nullptr;
+                DepthwiseChannels some{1,     read_stride, write_stride, factor_of(input),
+                                       scale, bias,        -kUnbounded,  kUnbounded};
+                if (!in_place) copy_channel(input, read_at, copy);
+                const float* from = in_place ? input.floats(read_at) : copy;
                 if (direct) {
-                    finish.low = epilogue.low;
-                    finish.high = epilogue.high;
-                    // The planes behind this one are written later, up to the end of the slice.
-                    kernels_.depthwise.planes(windows, in_place ? input.floats(read_at) : copy, weights, finish,
-                                              output.floats(write_at), in_rows ? 0 : (end - plane) * out_plane);
-                    continue;
+                    if (in_place) some.count = std::min(end - plane, channels - channel);
+                    some.low = epilogue.low;
+                    some.high = epilogue.high;
+                    // The planes behind these are written later, up to the end of the slice.
+                    const int64_t room = in_rows ? 0 : (end - plane) * out_plane;
+                    sum_channels(windows, some, from, weights, output.floats(write_at), room);
+                } else {
+                    sum_plane(windows, some, from, weights, sums);
+                    finish_plane(inputs, epilogue, sums, line, write_at, output);
                 }
-                sum_plane(windows, in_place ? input.floats(read_at) : copy, weights, finish, sums);
-                finish_plane(inputs, epilogue, sums, line, write_at, output);
+                plane += some.count;
             }
         });
+    }
+
+    void sum_channels(const Windows& windows, const DepthwiseChannels& channels, const float* from,
+                      const float* weights, float* to, int64_t room) const {
+        if (three_columns_) {
+            kernels_.depthwise.three_columns(windows.windows(), windows.sides(), channels, from, weights, to, room);
+        } else {
+            kernels_.depthwise.planes(windows.windows(), channels, from, weights, to, room);
+        }
     }
 
     int64_t padded_pitch() const { return shape_.width + shape_.left + shape_.right; }
@@ -214,17 +254,15 @@ class DepthwiseOperation : public Operation {
     }
 
     // The sums of one channel, one after the other; there is room behind them.
-    void sum_plane(const DepthwiseWindows& windows, const float* from, const float* weights,
-                   const DepthwiseFinish& finish, float* sums) const {
+    void sum_plane(const Windows& windows, const DepthwiseChannels& channel, const float* from, const float* weights,
+                   float* sums) const {
         constexpr int64_t margin = kMargin / int64_t(sizeof(float));
-        if (chunk_ == 0) {
-            return kernels_.depthwise.planes(windows, from, weights, finish, sums, shape_.out_plane() + margin);
-        }
+        if (chunk_ == 0) return sum_channels(windows, channel, from, weights, sums, shape_.out_plane() + margin);
         const int64_t width = shape_.out_width();
         for (int64_t y = 0; y < shape_.out_height(); ++y) {
             for (int64_t x = 0; x < width; x += chunk_) {
                 const int64_t at = y * shape_.stride_height * padded_pitch() + x * shape_.stride_width;
-                kernels_.depthwise.planes(windows, from + at, weights, finish, sums + y * width + x, chunk_);
+                sum_channels(windows, channel, from + at, weights, sums + y * width + x, chunk_);
             }
         }
     }
@@ -258,13 +296,15 @@ class DepthwiseOperation : public Operation {
             for (int64_t out_x = 0; out_x < out_width; ++out_x) {
                 // The taps within the image.
                 int64_t seen = 0;
-                for (int64_t tap = 0; tap < taps; ++tap) {
-                    const int64_t ky = tap / shape_.kernel_width, kx = tap % shape_.kernel_width;
+                for (int64_t ky = 0; ky < shape_.kernel_height; ++ky) {
                     const int64_t y = out_y * shape_.stride_height + ky * shape_.dilation_height - shape_.top;
-                    const int64_t x = out_x * shape_.stride_width + kx * shape_.dilation_width - shape_.left;
-                    if (y < 0 || y >= shape_.height || x < 0 || x >= shape_.width) continue;
-                    pixels[seen] = input.at(((image * shape_.height + y) * shape_.width + x) * channels);
-                    weights[seen++] = weights_.data() + tap * channels;
+                    if (y < 0 || y >= shape_.height) continue;
+                    for (int64_t kx = 0; kx < shape_.kernel_width; ++kx) {
+                        const int64_t x = out_x * shape_.stride_width + kx * shape_.dilation_width - shape_.left;
+                        if (x < 0 || x >= shape_.width) continue;
+                        pixels[seen] = input.at(((image * shape_.height + y) * shape_.width + x) * channels);
+                        weights[seen++] = weights_.data() + (ky * shape_.kernel_width + kx) * channels;
+                    }
                 }
                 kernels_.depthwise.pixels(pixels, weights, seen, input.type, channels, sums);
                 const int64_t at = (row * out_width + out_x) * channels;
@@ -284,6 +324,7 @@ class DepthwiseOperation : public Operation {
     Order read_;
     int64_t lanes_;
     int64_t chunk_ = 0;  // where there are too many windows: how many outputs are computed at a time, from a padded copy
+    bool three_columns_ = false;  // the windows are those of the filter's middle column
     std::unique_ptr<Windows> to_planes_, to_rows_;
     const Kernels& kernels_;
 };

@@ -29,6 +29,9 @@ struct ConvolutionShape {
     }
     int64_t seen_width() const { return (out_width() - 1) * stride_width + (kernel_width - 1) * dilation_width + 1; }
     int64_t taps() const { return kernel_height * kernel_width; }
+    bool is_pointwise() const {
+        return taps() == 1 && stride_height == 1 && stride_width == 1 && top + left + bottom + right == 0;
+    }
     int64_t group_channels() const { return in_channels / groups; }
     int64_t group_filters() const { return out_channels / groups; }
     int64_t filter_weights() const { return group_channels() * taps(); }

@@ -10,9 +10,9 @@ namespace signwise {
 namespace {
 
 // Examples per portion: few enough images for their tensors to stay in the second-level cache beside the weights, and
-// enough vectors to share tables.
+// enough vectors to share tables. A large image fills that cache alone.
 constexpr int64_t kFewest = 2, kMost = 64;
-constexpr int64_t kPortionBytes = 256 * 1024;
+constexpr int64_t kPortionBytes = 256 * 1024, kLargeBytes = 1024 * 1024;
 
 // The number of gaps below each tensor in the arena: one more than below any neighbour that is alive at the same time
 // and lies before it. A gap of kMargin bytes separates what a kernel may read around its input from what others write.
@@ -210,7 +210,7 @@ int64_t Program::weight_bytes() const {
 int64_t Program::portion_size(int64_t batch, int threads) const {
     bool vectors = true;
     for (size_t input = 0; input < inputs_; ++input) vectors &= tensors_[input].shape.rank <= 1;
-    const int64_t fewest = vectors ? kMost : kFewest;
+    const int64_t fewest = vectors ? kMost : arena_bytes_ > kLargeBytes ? 1 : kFewest;
     const int64_t most = std::clamp(kPortionBytes / std::max<int64_t>(arena_bytes_, 1), fewest, kMost);
     return std::clamp<int64_t>((batch + threads - 1) / threads, 1, most);
 }

@@ -6,16 +6,29 @@
 
 namespace signwise {
 
-// [row][column] with from_stride elements per row, to [column][row] with to_stride elements per column. In panels of 16
-// columns: whole cache lines of what is read, while what is written stays cached.
+// [row][column] with from_stride elements per row, to [column][row] with to_stride elements per column. In blocks of 16
+// by 16, so that cache lines are read and written whole. Within a block, the side whose lines are farther apart is
+// walked line by line: lines that are a power of two apart displace each other from the cache.
 template <class T>
 static inline void transpose(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to,
                              int64_t to_stride) {
-    for (int64_t panel = 0; panel < columns; panel += 16) {
-        const int64_t end = panel + 16 < columns ? panel + 16 : columns;
-        for (int64_t row = 0; row < rows; ++row) {
-            for (int64_t column = panel; column < end; ++column) {
-                to[column * to_stride + row] = from[row * from_stride + column];
+    constexpr int64_t block = 16;
+    for (int64_t first_column = 0; first_column < columns; first_column += block) {
+        const int64_t end_column = first_column + block < columns ? first_column + block : columns;
+        for (int64_t first_row = 0; first_row < rows; first_row += block) {
+            const int64_t end_row = first_row + block < rows ? first_row + block : rows;
+            if (to_stride > from_stride) {
+                for (int64_t column = first_column; column < end_column; ++column) {
+                    for (int64_t row = first_row; row < end_row; ++row) {
+                        to[column * to_stride + row] = from[row * from_stride + column];
+                    }
+                }
+                continue;
+            }
+            for (int64_t row = first_row; row < end_row; ++row) {
+                for (int64_t column = first_column; column < end_column; ++column) {
+                    to[column * to_stride + row] = from[row * from_stride + column];
+                }
             }
         }
     }

@@ -44,3 +44,14 @@ def test_every_processor_has_its_own_file(inference: ModuleType) -> None:
     names = ("AMD EPYC", "AMD EPYC 9354 32-Core Processor", "Intel(R) Core(TM) i7-4770 CPU @ 3.40GHz")
     paths = [inference.record_path(Path("results"), name).name for name in names]
     assert paths == ["amd-epyc.json", "amd-epyc-9354-32-core-processor.json", "intel-core-i7-4770-cpu-3-40ghz.json"]
+
+
+def test_a_run_of_some_networks_keeps_the_others_with_their_origin(inference: ModuleType) -> None:
+    known = {"date": "2026-01-01", "revision": "a", "networks": {"unet": {"rows": 1}, "lenet5": {"rows": 2}}}
+    newer = {"date": "2026-02-02", "revision": "b", "rows": 3}
+    assert inference.merged(known, {"unet": newer}) == {
+        "lenet5": {"date": "2026-01-01", "revision": "a", "rows": 2},
+        "unet": newer,
+    }
+    assert list(inference.merged(known, {"unet": newer})) == ["lenet5", "unet"]
+    assert inference.merged({}, {"unet": newer}) == {"unet": newer}

@@ -102,9 +102,12 @@ def test_threads_that_divide_the_channels_of_few_pixels_add_up_all_of_them(isa: 
 
 
 # Kernel, stride, padding, dilation, size: rows that vectors span, rows of whole vectors, strides without a kernel of
-# their own; then more windows than are worked out beforehand, in an image and in a row.
+# their own; filters of three columns that are not square; then more windows than are worked out beforehand, in an image
+# and in a row.
 DEPTHWISE = [
     *[((3, 3), (step, step), (1, 1, 1, 1), (1, 1), size) for step in (1, 2, 3) for size in ((3, 3), (6, 6), (12, 48))],
+    ((5, 3), (2, 1), (2, 1, 2, 1), (1, 1), (13, 17)),
+    ((2, 3), (1, 1), (0, 1, 1, 1), (2, 1), (5, 1)),
     ((5, 4), (1, 2), (2, 0, 1, 3), (2, 1), (11, 33)),
     ((2, 3), (2, 1), (0, 5, 0, 0), (1, 3), (9, 32)),
     ((40, 40), (1, 2), (0, 1, 0, 0), (1, 1), (42, 230)),

@@ -64,3 +64,11 @@ def test_what_was_measured_with_avx2_alone_has_its_own_section() -> None:
 
 def test_a_missing_record_is_reported_as_missing() -> None:
     assert speed.blocks({}) == {"speed": speed.MISSING} and speed.MISSING in speed.all_times({})
+
+
+def test_a_network_of_an_earlier_revision_says_so() -> None:
+    given = record()
+    given["networks"]["resnet18"] |= {"date": given["date"], "revision": given["revision"]}
+    assert "at revision" not in speed.all_times({PATH: given})
+    given["networks"]["resnet18"] |= {"date": "2029-12-31T00:00:00Z", "revision": "abcdef0123"}
+    assert "- Measured 2029-12-31 at revision abcdef0." in speed.all_times({PATH: given})

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <utility>
+
 #include "kernels/depthwise.h"
 #include "kernels/implementation/convert.h"
 
@@ -32,6 +34,30 @@ inline DepthwiseSums load_window(const DepthwiseWindows& windows, int64_t at, co
     return (DepthwiseSums)((Bits)seen & kept);
 }
 
+// What happens to the sums of one channel.
+struct DepthwiseFinish {
+    float scale, bias, low, high;
+};
+
+inline DepthwiseFinish finish_of(const DepthwiseChannels& channels, int64_t channel) {
+    return {channels.factor * (channels.scale != nullptr ? channels.scale[channel] : 1.0f),
+            channels.bias != nullptr ? channels.bias[channel] : 0.0f, channels.low, channels.high};
+}
+
+// Finishes and stores vector number `v`.
+inline void finish_window(const DepthwiseWindows& windows, int64_t v, DepthwiseSums total,
+                          const DepthwiseFinish& finish, float* to, int64_t room) {
+    const DepthwiseSums low = DepthwiseSums{} + finish.low, high = DepthwiseSums{} + finish.high;
+    const DepthwiseSums above = larger<SIGNWISE_BYTES>(low, total * finish.scale + finish.bias);
+    const DepthwiseSums y = smaller<SIGNWISE_BYTES>(high, above);
+    const int64_t place = windows.places[2 * v], lanes = windows.places[2 * v + 1];
+    if (lanes == kDepthwiseLanes || place + kDepthwiseLanes <= room) {
+        store<float, SIGNWISE_BYTES>(to + place, y);
+    } else {
+        store_lanes<SIGNWISE_BYTES>(to + place, y, lanes);
+    }
+}
+
 // `Vectors` vectors of outputs, from number `first` on, share each weight.
 template <int Stride, int Vectors>
 inline void depthwise_vectors(const DepthwiseWindows& windows, int64_t first, const float* from, const float* weights,
@@ -44,15 +70,8 @@ inline void depthwise_vectors(const DepthwiseWindows& windows, int64_t first, co
             total[v] += weight * load_window<Stride>(windows, (first + v) * taps + tap, from);
         }
     }
-    const DepthwiseSums low = DepthwiseSums{} + finish.low, high = DepthwiseSums{} + finish.high;
     SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
-        const DepthwiseSums y = larger<SIGNWISE_BYTES>(low, total[v] * finish.scale + finish.bias);
-        const int64_t place = windows.places[2 * (first + v)], lanes = windows.places[2 * (first + v) + 1];
-        if (lanes == kDepthwiseLanes || place + kDepthwiseLanes <= room) {
-            store<float, SIGNWISE_BYTES>(to + place, smaller<SIGNWISE_BYTES>(high, y));
-        } else {
-            store_lanes<SIGNWISE_BYTES>(to + place, smaller<SIGNWISE_BYTES>(high, y), lanes);
-        }
+        finish_window(windows, first + v, total[v], finish, to, room);
     }
 }
 
@@ -70,12 +89,9 @@ inline void depthwise_channel(const DepthwiseWindows& windows, const float* from
     if (v < windows.vectors) depthwise_vectors<Stride, 1>(windows, v, from, weights, finish, to, room);
 }
 
-void depthwise_planes(const DepthwiseWindows& windows_, const float* from, const float* weights,
-                      const DepthwiseFinish& finish_, float* to, int64_t room) {
-    const DepthwiseWindows windows = windows_;  // local copies, which stores to the output cannot alias
-    const DepthwiseFinish finish = finish_;
-    if (windows.stride == 1) return depthwise_channel<1>(windows, from, weights, finish, to, room);
-    if (windows.stride == 2) return depthwise_channel<2>(windows, from, weights, finish, to, room);
+// Any stride, number by number.
+inline void depthwise_numbers(const DepthwiseWindows& windows, const float* from, const float* weights,
+                              const DepthwiseFinish& finish, float* to) {
     for (int64_t v = 0; v < windows.vectors; ++v) {
         for (int64_t lane = 0; lane < windows.places[2 * v + 1]; ++lane) {
             float total = 0;
@@ -88,6 +104,105 @@ void depthwise_planes(const DepthwiseWindows& windows_, const float* from, const
             to[windows.places[2 * v] + lane] = above > finish.high ? finish.high : above;
         }
     }
+}
+
+// Calls body(from, weights, finish, to, room) for every channel.
+template <class Body>
+inline void each_channel(const DepthwiseChannels& channels, const float* from, const float* weights,
+                         int64_t weight_count, float* to, int64_t room, const Body& body) {
+    for (int64_t channel = 0; channel < channels.count; ++channel) {
+        body(from, weights, finish_of(channels, channel), to, room);
+        from += channels.read_stride;
+        weights += weight_count;
+        to += channels.write_stride;
+        room -= channels.write_stride;
+    }
+}
+
+void depthwise_planes(const DepthwiseWindows& windows_, const DepthwiseChannels& channels_, const float* from,
+                      const float* weights, float* to, int64_t room) {
+    const DepthwiseWindows windows = windows_;  // local copies, which stores to the output cannot alias
+    const DepthwiseChannels channels = channels_;
+    each_channel(channels, from, weights, windows.taps, to, room,
+                 [&](const float* in, const float* filter, const DepthwiseFinish& finish, float* out, int64_t left) {
+                     if (windows.stride == 1) return depthwise_channel<1>(windows, in, filter, finish, out, left);
+                     if (windows.stride == 2) return depthwise_channel<2>(windows, in, filter, finish, out, left);
+                     depthwise_numbers(windows, in, filter, finish, out);
+                 });
+}
+
+// The sums of one vector over the rows of a filter, for each of its three columns.
+struct ThreeColumns {
+    DepthwiseSums left, middle, right;
+};
+
+template <int... Lane>
+inline DepthwiseSums last_lane_then(DepthwiseSums before, DepthwiseSums here, std::integer_sequence<int, Lane...>) {
+    return __builtin_shufflevector(before, here, (kDepthwiseLanes - 1 + Lane)...);
+}
+
+template <int... Lane>
+inline DepthwiseSums all_but_first_then(DepthwiseSums here, DepthwiseSums behind, std::integer_sequence<int, Lane...>) {
+    return __builtin_shufflevector(here, behind, (1 + Lane)...);
+}
+
+// total + moved, where a column (0 is the left one) lies within the image.
+inline DepthwiseSums add_side(const DepthwiseWindows& windows, const DepthwiseSides& sides, int64_t v, int column,
+                              DepthwiseSums total, DepthwiseSums moved) {
+#if defined(__AVX512F__)
+    if constexpr (SIGNWISE_BYTES == 64) {
+        const __mmask16 kept = __mmask16(sides.bits[2 * v + column]);
+        return (DepthwiseSums)_mm512_mask_add_ps((__m512)total, kept, (__m512)total, (__m512)moved);
+    }
+#endif
+    using Bits = Vector<int32_t, SIGNWISE_BYTES>;
+    const Bits kept = load<int32_t, SIGNWISE_BYTES>(windows.all_masks + sides.masks[2 * v + column]);
+    return total + (DepthwiseSums)((Bits)moved & kept);
+}
+
+// `Rows` is the height of the filter, or 0 for any.
+template <int Rows>
+inline void three_columns_channel(const DepthwiseWindows& windows, const DepthwiseSides& sides, const float* from,
+                                  const float* weights, const DepthwiseFinish& finish, float* to, int64_t room) {
+    const int64_t rows = Rows == 0 ? windows.taps : Rows;
+    const auto sums_of = [&](int64_t v) {
+        ThreeColumns sums{};
+        for (int64_t row = 0; row < rows; ++row) {
+            const DepthwiseSums seen = load_window<1>(windows, v * rows + row, from);
+            sums.left += weights[3 * row] * seen;
+            sums.middle += weights[3 * row + 1] * seen;
+            sums.right += weights[3 * row + 2] * seen;
+        }
+        return sums;
+    };
+    constexpr auto lanes = std::make_integer_sequence<int, kDepthwiseLanes>{};
+    DepthwiseSums left_before{};
+    ThreeColumns here = sums_of(0);
+    for (int64_t v = 0; v < windows.vectors; ++v) {
+        // No output of the last vector sees a column behind it.
+        const ThreeColumns behind = v + 1 < windows.vectors ? sums_of(v + 1) : ThreeColumns{};
+        DepthwiseSums total = add_side(windows, sides, v, 0, here.middle, last_lane_then(left_before, here.left, lanes));
+        total = add_side(windows, sides, v, 1, total, all_but_first_then(here.right, behind.right, lanes));
+        finish_window(windows, v, total, finish, to, room);
+        left_before = here.left;
+        here = behind;
+    }
+}
+
+void depthwise_three_columns(const DepthwiseWindows& windows_, const DepthwiseSides& sides_,
+                             const DepthwiseChannels& channels_, const float* from, const float* weights, float* to,
+                             int64_t room) {
+    const DepthwiseWindows windows = windows_;  // local copies, which stores to the output cannot alias
+    const DepthwiseSides sides = sides_;
+    const DepthwiseChannels channels = channels_;
+    each_channel(channels, from, weights, 3 * windows.taps, to, room,
+                 [&](const float* in, const float* filter, const DepthwiseFinish& finish, float* out, int64_t left) {
+                     if (windows.taps == 3) {
+                         three_columns_channel<3>(windows, sides, in, filter, finish, out, left);
+                     } else {
+                         three_columns_channel<0>(windows, sides, in, filter, finish, out, left);
+                     }
+                 });
 }
 
 // T is the type of the pixels.

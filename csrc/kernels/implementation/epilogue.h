@@ -84,21 +84,6 @@ inline void with_steps(const Epilogue& epilogue, const Body& body) {
     }
 }
 
-// Any number of neighbouring outputs, the first at `at`.
-template <class R, class Q>
-__attribute__((noinline)) void finish_run(const Steps<R, Q>& steps, const float* sums, int64_t at, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-        float y = sums[i] * steps.scale + steps.bias;
-        if constexpr (!std::is_same_v<R, None>) y += float(steps.residual[at + i]) * steps.residual_scale;
-        if constexpr (sizeof(Q) == 4) {
-            y = y < steps.lowest ? steps.lowest : y;
-            steps.output[at + i] = y > steps.highest ? steps.highest : y;
-        } else {
-            steps.output[at + i] = quantize<Q>(y, steps.lowest, steps.highest);
-        }
-    }
-}
-
 // One vector of floats whose first `lanes` lanes go to neighbouring outputs. Whole vectors are nearly all of the work.
 template <int Bytes, class R, class Q>
 inline void finish_vector(const Steps<R, Q>& steps, Vector<float, Bytes> y, int64_t at, int64_t lanes = Bytes / 4) {
@@ -117,6 +102,26 @@ inline void finish_vector(const Steps<R, Q>& steps, Vector<float, Bytes> y, int6
         lanes == all ? store<float, Bytes>(steps.output + at, y) : store_lanes<Bytes>(steps.output + at, y, lanes);
     } else {
         quantize_vector<Q, Bytes>(y, steps.lowest, steps.highest, steps.output + at);
+    }
+}
+
+// Any number of neighbouring outputs, the first at `at`. The steps are a copy, which stores to the output cannot alias.
+template <int Bytes, class R, class Q>
+__attribute__((noinline)) void finish_run(Steps<R, Q> steps, const float* sums, int64_t at, int64_t count) {
+    constexpr int64_t lanes = Bytes / 4;
+    int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+        finish_vector<Bytes>(steps, load<float, Bytes>(sums + i), at + i);
+    }
+    for (; i < count; ++i) {
+        float y = sums[i] * steps.scale + steps.bias;
+        if constexpr (!std::is_same_v<R, None>) y += float(steps.residual[at + i]) * steps.residual_scale;
+        if constexpr (sizeof(Q) == 4) {
+            y = y < steps.lowest ? steps.lowest : y;
+            steps.output[at + i] = y > steps.highest ? steps.highest : y;
+        } else {
+            steps.output[at + i] = quantize<Q>(y, steps.lowest, steps.highest);
+        }
     }
 }
 

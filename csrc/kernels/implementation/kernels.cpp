@@ -80,6 +80,7 @@ constexpr Kernels all_kernels() {
     k.pooling.pixels = pool_pixels;
     k.pooling.bytes = pool_bytes;
     k.depthwise.planes = depthwise_planes;
+    k.depthwise.three_columns = depthwise_three_columns;
     k.depthwise.pixels = depthwise_pixels;
     k.functions.activation = activation;
     k.functions.arithmetic = arithmetic;

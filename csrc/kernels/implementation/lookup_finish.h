@@ -62,7 +62,7 @@ void finish_as(Steps<R, Q> steps, const Epilogue& epilogue, const SumUnits& unit
                         if (run->length > width) finish_vector<Bytes>(steps, y[1], at + width);
                         continue;
                     }
-                    finish_run(steps, reinterpret_cast<const float*>(y) + run->lane, at, run->length);
+                    finish_run<Bytes>(steps, reinterpret_cast<const float*>(y) + run->lane, at, run->length);
                 }
             }
         }

@@ -106,7 +106,7 @@ void finish_example(const Epilogue& epilogue, float factor, const float* sums, i
         if (epilogue.bias != nullptr) {
             for (int64_t i = 0; i < length; ++i) y[i] += epilogue.bias[begin + i];
         }
-        with_steps(epilogue, [&](auto steps) { finish_run(steps, y, begin, length); });
+        with_steps(epilogue, [&](auto steps) { finish_run<kMatvecBytes>(steps, y, begin, length); });
     }
 }
 
