@@ -13,6 +13,13 @@
 
 namespace signwise {
 
+// Whether any CPU of this platform has byte kernels; without, the linker leaves out the layers that use them.
+#if defined(__x86_64__) || defined(_M_X64)
+constexpr bool kHasByteKernels = true;
+#else
+constexpr bool kHasByteKernels = false;
+#endif
+
 constexpr int kByteVector = 64;                 // bytes of a vector
 constexpr int kByteFilters = kByteVector / 4;   // filters per vector: one int32 sum each
 constexpr int kByteInputs = 32;                 // the inputs of a pixel are padded to a multiple of this

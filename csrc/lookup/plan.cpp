@@ -6,6 +6,7 @@
 
 #include "lookup/sources.h"
 #include "program/memory.h"
+#include "program/sort.h"
 
 namespace signwise {
 namespace {
@@ -58,7 +59,7 @@ void add_tiles(const SourceMap& map, int64_t slot_bytes, Plan& plan) {
         plan.patterns.push_back(make_pattern(map, first, count, plan, slot_bytes));
         plan.slots = std::max(plan.slots, plan.patterns.back().slot_count);
     }
-    std::sort(plan.tiles.begin(), plan.tiles.end(), [](const Tile& a, const Tile& b) { return a.base < b.base; });
+    sort(plan.tiles, [](const Tile& a, const Tile& b) { return a.base < b.base; });
 }
 
 // Adds one lane to the runs of the vector whose first run is `first`: to its last run if the lane continues it.

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "program/sort.h"
+
 namespace signwise {
 
 SourceMap::SourceMap(const ConvolutionShape& shape_, const PlaneLayout& planes_, const Grid& grid_)
@@ -114,8 +116,7 @@ struct DistinctSources {
     explicit DistinctSources(const std::vector<Source>& needed) : index(needed.size()) {
         std::vector<int32_t> order(needed.size());
         std::iota(order.begin(), order.end(), 0);
-        std::sort(order.begin(), order.end(),
-                  [&](int32_t a, int32_t b) { return needed[size_t(a)] < needed[size_t(b)]; });
+        sort(order, [&](int32_t a, int32_t b) { return needed[size_t(a)] < needed[size_t(b)]; });
         for (const int32_t i : order) {
             const Source& source = needed[size_t(i)];
             if (sources.empty() || sources.back() < source) sources.push_back(source);

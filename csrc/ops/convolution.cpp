@@ -104,17 +104,17 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
     };
     if (described.bits != 1) {
         const float* weights = static_cast<const float*>(described.weight);
-        if (inputs.size() == 1 && FirstLayer::suits(shape, output, kernels)) {
+        if (kHasByteKernels && inputs.size() == 1 && FirstLayer::suits(shape, output, kernels)) {
             return make_layer(FirstLayer(shape, weights, kernels), std::move(epilogue), output);
         }
         return lookup(LookupLayer::real(shape, weights, kernels));
     }
     const SignBits bits(described.weight, shape.filter_weights());
-    const bool integer = !inputs[0].is_float();
-    if (integer && WinogradLayer::suits(shape, inputs[0], kernels)) {
+    const bool integer = !inputs[0].is_float(), bytes = kHasByteKernels && integer;
+    if (bytes && WinogradLayer::suits(shape, inputs[0], kernels)) {
         return make_layer(WinogradLayer(shape, bits, kernels), std::move(epilogue), output);
     }
-    if (integer && ByteLayer::suits(shape, kernels)) {
+    if (bytes && ByteLayer::suits(shape, kernels)) {
         return make_layer(ByteLayer(shape, bits, kernels), std::move(epilogue), output);
     }
     return lookup(LookupLayer::binary(shape, bits, integer, kernels));

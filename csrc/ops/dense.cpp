@@ -99,7 +99,7 @@ bool Dense::run_together(int64_t vectors, const Tensor& input, const Epilogue& e
     if (!block_scales_.empty()) return false;
     const SignBits bits(bits_.data(), inputs_);
     const bool integer = is_binary() && !input.is_float();
-    if (integer && vectors >= kManyByteVectors && ByteLayer::suits(shape, *kernels_)) {
+    if (kHasByteKernels && integer && vectors >= kManyByteVectors && ByteLayer::suits(shape, *kernels_)) {
         const auto make = [&] { return ByteLayer(shape, bits, *kernels_); };
         convolutions_->of_bytes.get(make).run(vectors, input, epilogue, work);
         return true;

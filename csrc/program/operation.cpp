@@ -1,7 +1,10 @@
 #include "program/operation.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
+
+#include "program/sort.h"
 
 namespace signwise {
 
@@ -50,7 +53,7 @@ std::vector<int32_t> checked_axes(const signwise_operation& described, int32_t r
         check_size(described.axes[i], 0, rank - 1, "an axis");
         axes.push_back(int32_t(described.axes[i]));
     }
-    std::sort(axes.begin(), axes.end());
+    sort(axes, std::less<int32_t>());
     require(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), "an axis is named twice");
     return axes;
 }

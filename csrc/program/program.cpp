@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "program/forking.h"
+#include "program/sort.h"
 
 namespace signwise {
 namespace {
@@ -22,7 +23,7 @@ std::vector<int64_t> count_gaps(const std::vector<int64_t>& bytes, const std::ve
     for (size_t tensor = 0; tensor < bytes.size(); ++tensor) {
         if (bytes[tensor] != 0) order.push_back(tensor);
     }
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
+    sort(order, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
     std::vector<int64_t> gaps(bytes.size(), 0);
     for (size_t i = 0; i < order.size(); ++i) {
         const size_t tensor = order[i];
@@ -48,7 +49,7 @@ std::vector<int64_t> place(const std::vector<int64_t>& bytes, const std::vector<
         for (const size_t other : placed) {
             if (born[other] <= dies[tensor] && born[tensor] <= dies[other]) alive.push_back(other);
         }
-        std::sort(alive.begin(), alive.end(), [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
+        sort(alive, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
         int64_t at = 0;
         for (const size_t other : alive) {
             if (at + bytes[tensor] <= offsets[other]) break;

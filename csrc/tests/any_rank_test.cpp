@@ -21,6 +21,8 @@
 namespace signwise_test {
 namespace {
 
+constexpr double kPi = 3.14159265358979323846;  // M_PI is not in every C library
+
 using Sizes = std::vector<int64_t>;
 
 int64_t product(const Sizes& sizes) {
@@ -203,7 +205,7 @@ double activated(int32_t function, const float* n, double x) {
         case SIGNWISE_ELU: return double(n[1]) * (x > 0 ? x : double(n[0]) * std::expm1(double(n[2]) * x));
         case SIGNWISE_SILU: return x * sigmoid(x);
         case SIGNWISE_GELU: return x * 0.5 * std::erfc(-x * std::sqrt(0.5));
-        case SIGNWISE_GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+        case SIGNWISE_GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / kPi) * (x + 0.044715 * x * x * x)));
         case SIGNWISE_SIGMOID: return sigmoid(x);
         case SIGNWISE_HARDSIGMOID: return limited(x + 3, 0, 6) / 6;
         case SIGNWISE_HARDSWISH: return x * limited(x + 3, 0, 6) / 6;

@@ -26,7 +26,11 @@ int main(int argc, char** argv) {
     for (size_t begin = 0, end; begin < names.size(); begin = end + 1) {
         end = std::min(names.find(',', begin), names.size());
         const std::string isa = names.substr(begin, end - begin);
+#if defined(_WIN32)
+        _putenv_s("SIGNWISE_ISA", isa.c_str());
+#else
         setenv("SIGNWISE_ISA", isa.c_str(), 1);
+#endif
         generator.seed(seed);  // the same programs for every set
         const int64_t operations = test_operations(isa.c_str(), programs);
         const int64_t others = test_any_rank(isa.c_str(), programs / 6 + 1);

@@ -21,7 +21,18 @@ void __cxa_throw(void* thrown, std::type_info*, void (*)(void*)) {
     __builtin_trap();
 }
 
+// What the C++ library calls before it gives up. Its own version formats a message for a console, with all of printf.
+void abort_message(const char*, ...) { __builtin_trap(); }
+
 // The instance is dropped as a whole: nothing is destroyed at the end of its only thread.
 int __cxa_thread_atexit(void (*)(void*), void*, void*) { return 0; }
 
 }  // extern "C"
+
+// The same for what the library itself would throw, such as std::bad_alloc: the format has the name of the exception.
+_LIBCPP_BEGIN_NAMESPACE_STD
+[[noreturn]] void __libcpp_verbose_abort(const char* format, ...) noexcept {
+    signwise_fail(format, std::strlen(format));
+    __builtin_trap();
+}
+_LIBCPP_END_NAMESPACE_STD

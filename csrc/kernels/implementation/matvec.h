@@ -6,6 +6,8 @@
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
 #endif
 
 #include "kernels/implementation/epilogue.h"
@@ -35,9 +37,13 @@ inline LaneFloats permute(LaneFloats table, LaneWords index) {
     return (LaneFloats)_mm512_maskz_permutexvar_ps(0xFFFF, (__m512i)index, (__m512)table);
 #elif defined(__AVX2__)
     return (LaneFloats)_mm256_permutevar8x32_ps((__m256)table, (__m256i)index);
-#elif defined(__ARM_NEON)
+#elif defined(__ARM_NEON) || defined(__wasm_simd128__)
     const LaneWords bytes = (index & 3u) * 0x04040404u + 0x03020100u;
+#if defined(__ARM_NEON)
     return (LaneFloats)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)bytes);
+#else
+    return (LaneFloats)wasm_i8x16_swizzle((v128_t)table, (v128_t)bytes);
+#endif
 #else
     LaneFloats picked;
     for (int lane = 0; lane < kMatvecLanes; ++lane) picked[lane] = table[index[lane] % kMatvecLanes];
