@@ -71,11 +71,12 @@ package: setup
 	.ci/check_wheel
 
 # Wheels for Linux (glibc and musl), macOS and Windows, built here with zig and checked: tools/build_wheels.py.
-# PLATFORMS="manylinux-x86_64 ..." builds some of them; OLDER_ROOT names an older system, by debootstrap, to try them in.
+# PLATFORMS="manylinux-x86_64 ..." builds some of them; OLDER_ROOT names an older system, by debootstrap, to try them in,
+# AARCH64_ROOT one for 64-bit ARM with Python.
 wheels: setup wasm
 	$(BIN)/python -m pip install --quiet ziglang auditwheel
 	$(BIN)/python -m tools.build_wheels --tests $(PLATFORMS)
-	$(BIN)/python -m tools.check_wheels $(if $(OLDER_ROOT),--root $(OLDER_ROOT))
+	$(BIN)/python -m tools.check_wheels $(if $(OLDER_ROOT),--root $(OLDER_ROOT)) $(if $(AARCH64_ROOT),--aarch64 $(AARCH64_ROOT))
 
 # The runtime for browsers, web/signwise.wasm: the portable kernels for WebAssembly with SIMD.
 wasm: setup

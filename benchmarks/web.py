@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import signwise as sw
 from signwise import datasets, shipped
@@ -52,16 +53,20 @@ def sizes(model: Path) -> dict[str, dict[str, int]]:
     }
 
 
-def compare(model: Path) -> dict[str, Any]:
-    """The classes and scores of test images, here and in Node."""
-    images = datasets.load("mnist").test_images[:IMAGES]
-    expected = sw.load(model, threads=1)(images)
+def run_in_node(model: Path, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """The scores of images in Node."""
     with tempfile.TemporaryDirectory() as folder:
         inputs, outputs = Path(folder) / "inputs", Path(folder) / "outputs"
         inputs.write_bytes(images.astype("<f4").tobytes())
         command = ["node", str(ROOT / "tests" / "web" / "run_model.mjs"), str(model), str(outputs), str(inputs)]
         subprocess.run(command, check=True, capture_output=True)
-        found = np.fromfile(outputs, "<f4").reshape(expected.shape)
+        return np.fromfile(outputs, "<f4").reshape(len(images), -1)
+
+
+def compare(model: Path) -> dict[str, Any]:
+    """The classes and scores of test images, here and in Node."""
+    images = datasets.load("mnist").test_images[:IMAGES]
+    expected, found = sw.load(model, threads=1)(images), run_in_node(model, images)
     same = int((found.argmax(axis=1) == expected.argmax(axis=1)).sum())
     return {"images": IMAGES, "same_class": same, "largest_difference": float(np.abs(found - expected).max())}
 

@@ -2,6 +2,7 @@
 
     python -m tools.check_wheels                       sizes, tags, what they need of the system, and what can run here
     python -m tools.check_wheels --root /srv/debian11  besides, load the library and run its tests in an older system
+    python -m tools.check_wheels --aarch64 /srv/arm64  besides, run the wheel in the Python of an unpacked ARM system
 
 Nothing is claimed that did not run: a platform that cannot run on this machine is recorded as built only.
 """
@@ -16,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,8 @@ def emulator(name: str) -> list[str] | None:
     """What runs a platform's programs on this machine: nothing for its own, an emulator, or ``None``."""
     system, _, processor = name.partition("-")
     own = platform.machine().replace("AMD64", "x86_64")
-    if system == "manylinux" and sys.platform == "linux":
+    # With musl the program is linked statically, so it needs nothing of that system.
+    if system in ("manylinux", "musllinux") and sys.platform == "linux":
         if processor == own:
             return []
         found = shutil.which(f"qemu-{processor}")
@@ -85,6 +88,56 @@ def run_kernel_test(name: str, made: Platform) -> str | None:
     return f"kernel_test{where}: {', '.join(sets)}"
 
 
+# Runs in the environment of a wheel; prints the instruction set, the right answers, and the bytes of an exported page.
+INSTALLED = """
+import signwise, tempfile
+from pathlib import Path
+from signwise.runtime import native
+data = signwise.datasets.load("mnist")
+scores = signwise.load("lenet5-mnist-1bit", threads=1)(data.test_images[:1000])
+right = int((scores.argmax(axis=1) == data.test_labels[:1000]).sum())
+with tempfile.TemporaryDirectory() as folder:
+    files = signwise.export.wasm({"digits": signwise.Program.load("lenet5-mnist-1bit")}, folder)
+    runtime = (Path(folder) / "signwise.wasm").stat().st_size
+print("installed", native.isa(), right, runtime)
+"""
+
+
+def run_installed(name: str, wheel: Path, aarch64: Path | None) -> dict[str, Any] | None:
+    """Install a wheel with pip and use it from Python: in an empty environment, or under qemu in ``aarch64``.
+
+    Returns:
+        What the script printed, or ``None`` if there is no Python for the platform.
+    """
+    emulated = name == "manylinux-aarch64" and aarch64 is not None
+    if not emulated and name != f"manylinux-{platform.machine()}":
+        return None
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SIGNWISE", "PYTHON"))}
+    with tempfile.TemporaryDirectory() as folder:
+        install = ["install", "--quiet", "--only-binary=:all:"]
+        if emulated:
+            python = [str(shutil.which("qemu-aarch64")), "-L", str(aarch64), f"{aarch64}/usr/bin/python3"]
+            version = subprocess.run([*python, "--version"], capture_output=True, text=True, check=True).stdout.split()[
+                1
+            ]
+            tags = ("manylinux2014_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
+            choice = [*(f"--platform={tag}" for tag in tags), f"--python-version={version}", f"--target={folder}"]
+            subprocess.run([sys.executable, "-m", "pip", *install, *choice, str(wheel)], check=True)
+            environment["PYTHONPATH"] = folder
+        else:
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            python = [f"{folder}/bin/python"]
+            subprocess.run([*python, "-m", "pip", *install, str(wheel)], check=True, env=environment)
+            version = platform.python_version()
+        command = [*python, "-c", INSTALLED]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment, cwd=folder)
+    match = re.search(r"^installed (\w+) (\d+) (\d+)$", done.stdout, re.MULTILINE)
+    if match is None or match[1] == "None":
+        raise SystemExit(f"{wheel.name} does not work when installed: {done.stdout[-1000:]}{done.stderr[-2000:]}")
+    found = {"python": version, "isa": match[1], "right_of_1000": int(match[2]), "wasm_bytes": int(match[3])}
+    return found | {"emulator": "qemu-aarch64"} if emulated else found
+
+
 def run_in(root: Path, name: str, library: bytes) -> dict[str, str]:
     """Load the wheel's library in an older system under ``root``, with that system's Python, and run ``kernel_test``.
 
@@ -107,7 +160,7 @@ def run_in(root: Path, name: str, library: bytes) -> dict[str, str]:
     return {"system": system, "libc": f"{libc} {version}", "isas": isas}
 
 
-def check(name: str, wheel: Path, root: Path | None) -> dict[str, Any]:
+def check(name: str, wheel: Path, root: Path | None, aarch64: Path | None) -> dict[str, Any]:
     """Everything that the record holds about a wheel."""
     made = PLATFORMS[name]
     with zipfile.ZipFile(wheel) as archive:
@@ -121,6 +174,8 @@ def check(name: str, wheel: Path, root: Path | None) -> dict[str, Any]:
             raise SystemExit(f"{wheel.name} is tagged {made.tag}, but auditwheel says {row['auditwheel']}")
     if root is not None and name == f"manylinux-{platform.machine()}":
         row["older_system"] = run_in(root, name, library)
+    if (installed := run_installed(name, wheel, aarch64)) is not None:
+        row["installed"] = installed
     return row
 
 
@@ -131,6 +186,9 @@ def main() -> None:
     parser.add_argument(
         "--root", type=Path, help="an older system with Python, made by debootstrap; needs the rights of root"
     )
+    parser.add_argument(
+        "--aarch64", type=Path, help="an unpacked 64-bit ARM system with Python, to run under qemu-user"
+    )
     parser.add_argument("--record", type=Path, default=RECORD, help="where the record goes")
     arguments = parser.parse_args()
     found = {name: wheel for name, made in PLATFORMS.items() if (wheel := find(made, arguments.dist)) is not None}
@@ -138,7 +196,7 @@ def main() -> None:
         raise SystemExit(f"no wheels in {arguments.dist}: make wheels")
     rows = []
     for name, wheel in found.items():
-        rows.append(check(name, wheel, arguments.root))
+        rows.append(check(name, wheel, arguments.root, arguments.aarch64))
         print(json.dumps(rows[-1]), flush=True)
     write_record(arguments.record, {"wheels": rows}, "ziglang", "auditwheel")
 

@@ -1,8 +1,9 @@
-"""The tables of exported networks, from ``results/exports.json``."""
+"""The tables of exported networks, from ``results/exports.json`` and ``results/targets.json``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from signwise.reproduce.tables import Table
@@ -11,8 +12,16 @@ from tools.inference_records import JsonObject
 MISSING = "_Not recorded yet._"
 
 
-def _read(recorded: Path) -> JsonObject | None:
-    path = recorded / "exports.json"
+TARGETS = {
+    "native": "`.sw`, native library, x86-64",
+    "onnxruntime": "ONNX in ONNX Runtime {onnxruntime}",
+    "openvino": "ONNX in OpenVINO {openvino}",
+    "wasm": "`.sw`, WebAssembly in Node {node}",
+}
+
+
+def _read(recorded: Path, name: str = "exports.json") -> JsonObject | None:
+    path = recorded / name
     if not path.exists():
         return None
     record: JsonObject = json.loads(path.read_text(encoding="utf-8"))
@@ -84,6 +93,54 @@ def microcontrollers(recorded: Path) -> str:
             "Millions per image, with `-O2` unless the column says otherwise, and in parentheses instructions per "
             "multiply-add, pools and everything else included. " + _origin(record),
         ]
+    )
+
+
+def targets(recorded: Path) -> str:
+    """The block of ``docs/export.md``: every target in one table."""
+    timed, counted = _read(recorded, "targets.json"), _read(recorded)
+    if timed is None or counted is None:
+        return MISSING
+    rows = []
+    for network in counted["microcontrollers"]:
+        name = network["network"]
+        measured = [row for row in timed["targets"] if row["network"] == name]
+        for row in measured:
+            target = TARGETS[row["target"]].format(**timed["versions"], node=row.get("node"))
+            speed = f"{row['milliseconds']:.3f} ms"
+            rows.append((name, target, f"{row['bytes']:,}", speed, _percent(row["error"])))
+        for core in network["cores"] if measured else ():
+            if core["optimize"] == "-O2":
+                speed = f"{core['instructions'] / 1e6:.2f} million instructions"
+                error = _percent(network["integer_error"])
+                rows.append((name, f"C on a {core['core'].title()}", f"{core['flash']:,}", speed, error))
+    headings = ("network", "target", "bytes", "one image", "error")
+    hardware = timed["hardware"]
+    return (
+        Table(headings=headings, rows=tuple(rows), words=2).markdown()
+        + "\n\nBytes are those of the network's file, or of flash with all code; WebAssembly adds "
+        f"{timed['runtime_bytes']:,} bytes of runtime, which all networks of a page share. Errors on all test images. "
+        f"Timed {timed['date'][:10]} with one thread on {hardware['processor']} by `benchmarks/targets.py` "
+        "([the record](../results/targets.json)); instructions counted in an emulator by `benchmarks/exports.py` "
+        "([the record](../results/exports.json))."
+    )
+
+
+def speed(recorded: Path, names: Sequence[str]) -> str:
+    """The times of some targets beside the native library's: the block ``speed`` of a target's own page."""
+    record = _read(recorded, "targets.json")
+    if record is None:
+        return MISSING
+    rows = tuple(
+        (row["network"], TARGETS[row["target"]].format(**record["versions"], node=row.get("node")),
+         f"{row['milliseconds']:.3f}", _percent(row["error"]))
+        for row in record["targets"]
+        if row["target"] in ("native", *names)
+    )  # fmt: skip
+    return (
+        Table(headings=("network", "engine", "ms per image", "error"), rows=rows, words=2).markdown()
+        + f"\n\nOne thread, one image at a time, {record['hardware']['processor']}; errors on all test images. "
+        f"Measured {record['date'][:10]} by `benchmarks/targets.py`: [the record](../results/targets.json)."
     )
 
 

@@ -46,8 +46,14 @@ def wheels(recorded: Path) -> str:
 
 def _tested(row: JsonObject) -> str:
     ran = [row["tested"]] if row["tested"] else []
+    if (installed := row.get("installed")) is not None:
+        where = f" in {installed['emulator']}" if "emulator" in installed else ""
+        ran.append(
+            f"installed by pip in Python {installed['python']}{where}: {installed['isa']}, "
+            f"{installed['right_of_1000']:,} of 1,000 digits right"
+        )
     if (older := row.get("older_system")) is not None:
-        ran.append(f"the same on {older['system']}, {older['libc']}")
+        ran.append(f"the library and kernel_test on {older['system']}, {older['libc']}")
     return "; ".join(ran) or "untested: built only"
 
 

@@ -43,11 +43,18 @@ def pages(root: Path) -> dict[Path, str]:
     blocks = {
         Path("README.md"): readme.blocks(recorded),
         Path("docs/compile.md"): networks.blocks(recorded),
-        Path("docs/browser.md"): {"browser": platforms.browser(recorded)},
+        Path("docs/browser.md"): {
+            "browser": platforms.browser(recorded),
+            "speed": exports.speed(recorded, ["wasm"]),
+        },
         Path("docs/fine-tune.md"): fine_tuning.blocks(recorded, MISSING),
         Path("docs/gallery.md"): gallery.blocks(recorded, MISSING),
         Path("docs/install.md"): {"wheels": platforms.wheels(recorded)},
-        Path("docs/export-onnx.md"): {"onnx": exports.onnx(recorded)},
+        Path("docs/export.md"): {"targets": exports.targets(recorded)},
+        Path("docs/export-onnx.md"): {
+            "onnx": exports.onnx(recorded),
+            "speed": exports.speed(recorded, ["onnxruntime", "openvino"]),
+        },
         Path("docs/microcontrollers.md"): {"microcontrollers": exports.microcontrollers(recorded)},
         Path("docs/language-models.md"): language_models.blocks(recorded, MISSING),
         Path("docs/kernels.md"): {"kernels": kernels(recorded)},

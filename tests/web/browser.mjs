@@ -62,6 +62,7 @@ if (await dropped.count()) {
   await dropped.setInputFiles(`${folder}/photo.png`);
   await phone.waitForFunction(() => /%/.test(document.querySelectorAll(".answer")[1].textContent));
   seen.photo = await phone.locator(".answer").nth(1).textContent();
+  seen.photoOverflow = await phone.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   await phone.screenshot({ path: `${folder}/phone-photo.png`, fullPage: true });
 }
 await browser.close();
