@@ -21,7 +21,7 @@ import signwise as sw
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("text", nargs="*", type=Path, help="text files; Python's standard library if left out")
-parser.add_argument("--steps", type=int, default=400)
+parser.add_argument("--steps", type=int, default=700)
 parser.add_argument("--out", type=Path, default=Path("small-gpt"))
 parser.add_argument("--quick", action="store_true", help="40 steps of a smaller model: enough to see it work")
 options = parser.parse_args()
