@@ -136,7 +136,7 @@ def test_an_average_of_the_weights_is_a_binary_model_with_the_alpha_of_its_step(
             average.update_parameters(model)
 
     trainer(tmp_path, model, BinarizationCallback(t_alpha=0.5), Averages(), save_strategy="no").train()
-    averaged = average.module.network.eval()
+    averaged = average.get_submodule("module.network").eval()
     assert toy.alpha(averaged) == 1
     outputs = averaged(toy.images()[0])
     assert not torch.equal(outputs, model.network.eval()(toy.images()[0]))

@@ -15,7 +15,7 @@ from typing import Any
 
 from signwise.errors import SignwiseError
 from signwise.invocation import command
-from signwise.training.recipe import DECAYS, INITIALIZATIONS, METHODS, OPTIMIZERS, SKIPS, Options, Recipe
+from signwise.training.recipe import DECAYS, INITIALIZATIONS, LOGGERS, METHODS, OPTIMIZERS, SKIPS, Options, Recipe
 from signwise.training.recipes import get_recipe, own_recipe
 
 _EXAMPLES = """examples:
@@ -148,6 +148,13 @@ def _add_option_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-tensorboard", dest="tensorboard", action="store_false", help="write no TensorBoard events")
     group.add_argument(
+        "--log-to",
+        action="append",
+        default=[],
+        choices=LOGGERS,
+        help="also log to Weights & Biases or MLflow, if installed (repeatable)",
+    )
+    group.add_argument(
         "--watch", action="append", default=[], metavar="GLOB", help="record the state of these layers (repeatable)"
     )
 
@@ -254,7 +261,7 @@ def run(arguments: argparse.Namespace) -> int:
         recipe = for_a_short_run(recipe)
     out = arguments.out or default_folder(recipe)
     fields = {entry.name: getattr(arguments, entry.name) for entry in dataclasses.fields(Options)}
-    options = Options(**fields | {"watch": tuple(arguments.watch)})
+    options = Options(**fields | {"watch": tuple(arguments.watch), "log_to": tuple(arguments.log_to)})
     if recipe.dataset == "own" and options.data is not None:
         options = dataclasses.replace(options, data=options.data.expanduser().resolve())
     if options.resume and (out / "config.json").exists():
@@ -267,6 +274,7 @@ def run(arguments: argparse.Namespace) -> int:
             options,
             data=options.data or recorded_data(config),
             watch=options.watch or tuple(config["options"]["watch"]),
+            log_to=options.log_to or tuple(config["options"].get("log_to", ())),
         )
     from signwise.training.reporters import terminal_or_plain
     from signwise.training.run import train

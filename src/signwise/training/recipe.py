@@ -40,6 +40,7 @@ METHODS = (
 SKIPS = ("first_and_last", "last", "none")
 OPTIMIZERS = ("sgdw", "adam")
 DECAYS = ("steps", "linear", "cosine")
+LOGGERS = ("wandb", "mlflow")
 INITIALIZATIONS = ("pytorch", "glorot", "method")
 
 ARITHMETIC = ("threads", "bfloat16", "compiled", "sync_batch_norm", "deterministic")
@@ -264,6 +265,7 @@ class Options:
         relaxed_every: test the relaxed weights after every so many epochs, and after the last; it takes as long as the
             test of the deployed weights.
         tensorboard: write TensorBoard events.
+        log_to: other loggers that receive the numbers of the run, of :data:`LOGGERS`; each needs its own package.
         watch: glob patterns of the layers whose state is recorded; empty for the middle layer.
 
     Example:
@@ -283,6 +285,7 @@ class Options:
     checkpoint_minutes: float = 3.0
     relaxed_every: int = 1
     tensorboard: bool = True
+    log_to: tuple[str, ...] = ()
     watch: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -292,6 +295,10 @@ class Options:
             raise SignwiseError(f"relaxed_every must be at least 1, got {self.relaxed_every}")
         if self.checkpoint_minutes < 0:
             raise SignwiseError(f"checkpoint_minutes must be 0 or more, got {self.checkpoint_minutes}")
+
+        for name in self.log_to:
+            if name not in LOGGERS:
+                raise SignwiseError(f"log_to must be of {', '.join(LOGGERS)}, got {name}")
 
     def to_json(self) -> dict[str, Any]:
         """The options as ``config.json`` stores them: the data folder as text, without ``resume``."""

@@ -27,6 +27,7 @@ from signwise.training.checkpoint import Progress, broadcast_checkpoint, restore
 from signwise.training.data import load_images, standardized_data
 from signwise.training.distributed import World, join_world
 from signwise.training.evaluate import multiply_adds
+from signwise.training.loggers import logger_reporters
 from signwise.training.loop import Loop, Reporter
 from signwise.training.pretrained import (
     Pretrained,
@@ -155,9 +156,11 @@ def _train_in(
         stepper = Stepper(recipe, options, model, prepared, world, added_loss)
         layers = watched_layers(model, options.watch)
         if folder is not None:
-            tensorboard = [TensorBoardReporter(folder.path, layers)] if options.tensorboard else []
+            loggers = logger_reporters(options.log_to, folder.path)
+            if options.tensorboard:
+                loggers.append(TensorBoardReporter(folder.path, layers))
             # Records first: whoever sees an epoch in the terminal finds it on disk.
-            audience = [MetricsReporter(folder), LayerStateReporter(folder, layers), *tensorboard, *audience]
+            audience = [MetricsReporter(folder), LayerStateReporter(folder, layers), *loggers, *audience]
         progress, more_notes = _start_or_resume(stepper, options, folder, data, pretrained)
         loop = Loop(
             stepper,
