@@ -204,8 +204,9 @@ def check_packed_layers(case: Case, packed: nn.Module) -> None:
             require(apart < 1e-5, f"the outputs of the packed {name} differ by {apart:.1e}")
 
 
-def check_packed(build: Callable[[], Case], case: Case) -> float:
-    """pack_, a file, and a newly built model; returns how far packed outputs are from binary ones."""
+def check_packed(build: Callable[[], Case], case: Case) -> dict[str, float]:
+    """pack_, a file, and a newly built model; returns how far packed outputs are from binary ones, and float32 outputs
+    of the binary model from float64 ones."""
     wanted = outputs_of(case, case.model)
     packed = copy.deepcopy(case.model)
     with warnings.catch_warnings():
@@ -213,26 +214,42 @@ def check_packed(build: Callable[[], Case], case: Case) -> float:
         sw.pack_(packed)
     check_packed_layers(case, packed)
     found = outputs_of(case, packed)
-    apart = difference(found, wanted)
-    require(apart < max(1e-4, 10 * rounding(case)), f"packed outputs differ by {apart:.1e}")
+    apart, rounded = difference(found, wanted), rounding(case)
+    require(apart < max(1e-4, 10 * rounded), f"packed outputs differ by {apart:.1e}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "packed.safetensors"
         save_file({name: tensor.clone().contiguous() for name, tensor in packed.state_dict().items()}, path)
         again = seeded(build).model
         sw.load_packed_(again, path)
     require(torch.equal(outputs_of(case, again), found), "reloaded outputs differ")
-    return apart
+    return {"packed_difference": apart, "rounding": rounded}
+
+
+class ByName(nn.Module):
+    """A model whose inputs are passed by name: compile passes them by position."""
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model = model
+        self.names = names
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.model(**dict(zip(self.names, inputs, strict=True)))
 
 
 def check_compile(case: Case) -> str:
     """ "ok", or the refusal; anything but a SignwiseError is a failure."""
-    inputs: Any = case.inputs
+    model, inputs = case.model, case.inputs
     if isinstance(inputs, Mapping):  # a program predicts: labels are for the loss
-        inputs = tuple(value for name, value in inputs.items() if name not in ("labels", "return_loss"))
+        given = {name: value for name, value in inputs.items() if name not in ("labels", "return_loss")}
+        shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+        if shift is not None and "labels" in inputs and "decoder_input_ids" not in given:
+            given["decoder_input_ids"] = shift(inputs["labels"])
+        model, inputs = (ByName(model, tuple(given)) if len(given) > 1 else model), tuple(given.values())
     try:
-        sw.compile(case.model, inputs[0] if len(inputs) == 1 else inputs)
+        sw.compile(model, inputs[0] if len(inputs) == 1 else inputs)
     except SignwiseError as error:
-        return f"refused: {str(error).splitlines()[0][:300]}"
+        return f"refused: {' '.join(line.strip() for line in str(error).splitlines()[:2])[:300]}"
     return "ok"
 
 
@@ -271,7 +288,7 @@ def attempt(name: str, steps: tuple[str, ...] = ("train", "state", "pack", "comp
         if "pack" in steps:
             for _, layer in binary_layers(case.model):
                 layer.alpha.fill_(1.0)
-            found["packed_difference"] = check("pack_", lambda: check_packed(build, case))
+            found |= check("pack_", lambda: check_packed(build, case)) or {"packed_difference": None}
         if "compile" in steps:
             found["compile"] = check("compile", lambda: check_compile(case))
     return found | {"failures": failures}
@@ -299,9 +316,9 @@ def main() -> None:
         print(f"{name} ({time.perf_counter() - began:.0f} s): {shown}", flush=True)
         for step, failure in results[name]["failures"].items():
             print(f"    {step}: {failure}", flush=True)
-        if not arguments.no_record:  # after each model: a run of part of them replaces only its own rows
+        if not arguments.no_record:  # after each model: a run of some models or checks replaces only what it found
             recorded = json.loads(arguments.out.read_text())["models"] if arguments.out.exists() else {}
-            recorded[name] = results[name] | {"revision": revision()}
+            recorded[name] = recorded.get(name, {}) | results[name] | {"revision": revision()}
             ordered = {known: recorded[known] for known in MODELS if known in recorded}
             write_record(arguments.out, {"steps": STEPS, "models": ordered}, *PACKAGES, *PACKAGES_OF_FEW)
     raise SystemExit(any(found["failures"] for found in results.values()))

@@ -25,9 +25,21 @@ def models(record: JsonObject) -> str:
     packages = [f"{name} {version}" for name, version in record["versions"].items() if name not in ("python", "numpy")]
     failing = sum(bool(entry["failures"]) for entry in found.values())
     return (
-        f"{len(found)} models, {len(found) - failing} without a failure.\n\n{table}\n\n"
+        f"{len(found)} models, {len(found) - failing} without a failure.\n\n{table}\n\n{_refusals(found)}"
         f"{record['date'][:10]}, {', '.join(packages)}: [the record](../results/acceptance.json)."
     )
+
+
+def _refusals(found: dict[str, JsonObject]) -> str:
+    """Why `compile` refuses models, each reason with the models that it concerns."""
+    reasons: dict[str, list[str]] = {}
+    for name, entry in found.items():
+        if (entry.get("compile") or "").startswith("refused: "):
+            reasons.setdefault(entry["compile"].removeprefix("refused: "), []).append(name)
+    if not reasons:
+        return ""
+    lines = [f"- {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return "What `compile` says where it refuses:\n\n" + "\n".join(lines) + "\n\n"
 
 
 def _row(name: str, entry: JsonObject) -> tuple[str, ...]:
@@ -39,10 +51,16 @@ def _row(name: str, entry: JsonObject) -> tuple[str, ...]:
         share,
         _losses(entry, "SGDW"),
         _losses(entry, "AdamW"),
-        "–" if packed is None else f"{packed:.0e}",
+        "–" if packed is None else f"{packed:.0e}" + _rounding(entry),
         "–" if not entry.get("compile") else entry["compile"].split(":")[0],
         failures.replace("|", "/") or "none",
     )
+
+
+def _rounding(entry: JsonObject) -> str:
+    """What rounding alone does to the outputs, where packing changes more than the last digits."""
+    worth_showing = entry["packed_difference"] > 1e-5 and "rounding" in entry
+    return f" (rounding {entry['rounding']:.0e})" if worth_showing else ""
 
 
 def _losses(entry: JsonObject, optimizer: str) -> str:
