@@ -17,7 +17,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +49,8 @@ include_patterns = [
 # tests/docs/test_links.py checks every link; what is left here are links to folders, which only a repository shows.
 suppress_warnings = ["myst.xref_missing"]
 myst_heading_anchors = 4
-myst_enable_extensions = ["smartquotes"]
+myst_enable_extensions = ["dollarmath", "smartquotes"]
+html_math_renderer = "mathml"
 smartquotes = False
 
 html_theme = "furo"
@@ -158,6 +162,29 @@ def _with_sources(page: str) -> str:
     return re.sub(r"^Source: \[examples/\w+\.py\]\(\.\./examples/(\w+)\.py\)$", include, page, flags=re.MULTILINE)
 
 
+# What GitHub understands in a formula and docutils does not.
+_OTHER_SPELLINGS = {"∂": r"\partial ", "←": r"\leftarrow ", "≈": r"\approx ", r"\dots": r"\ldots", r"\big": ""}
+
+
+def _mathml(node: nodes.Element, *, as_block: bool) -> str:
+    """A formula as MathML, which browsers draw themselves: no script, and nothing to load from elsewhere."""
+    text = node.astext()
+    for spelling, known in _OTHER_SPELLINGS.items():
+        text = text.replace(spelling, known)
+    text = re.sub(r"(\\bar \w)_", r"{\1}_", text)  # else docutils puts the index below the letter
+    return str(tex2mathml(text, as_block=as_block))
+
+
+def _inline_formula(writer: Any, node: nodes.math) -> None:
+    writer.body.append(_mathml(node, as_block=False))
+    raise nodes.SkipNode
+
+
+def _block_formula(writer: Any, node: nodes.math_block) -> None:
+    writer.body.append(f'<div class="formula">{_mathml(node, as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
 def _fill(app: Sphinx, name: str, content: list[str]) -> None:
     if name == root_doc:
         content[0] += _navigation()
@@ -183,6 +210,7 @@ def _finish(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Connect the generated parts."""
+    app.add_html_math_renderer("mathml", (_inline_formula, None), (_block_formula, None))
     app.connect("source-read", _fill)
     app.connect("autodoc-process-docstring", _plain)
     app.connect("build-finished", _finish)
