@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,10 @@ import pytest
 
 import signwise
 from signwise import provenance
+from signwise.program import Program
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ROOT / "src" / "signwise" / "shipped"
 
 git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -85,3 +90,27 @@ def test_a_record_holds_the_result_and_its_origin(tmp_path: Path) -> None:
     record = json.loads(path.read_text())
     assert record["error"] == 0.5 and record["date"] == "2020", "the result takes precedence"
     assert {"versions", "hardware", "revision"} <= set(record) and "pytest" in record["versions"]
+
+
+def named_revisions(record: object) -> Iterator[str]:
+    """Every revision in a record, at any depth."""
+    if isinstance(record, dict):
+        yield from [record["revision"]] if "revision" in record else []
+        yield from record.get("revisions", {})
+    for part in record.values() if isinstance(record, dict) else record if isinstance(record, list) else []:
+        yield from named_revisions(part)
+
+
+@git
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the history of the repository")
+def test_shipped_programs_and_the_figures_on_reliability_and_language_models_come_from_commits() -> None:
+    named = {path.stem: {Program.load(path).about["revision"]} for path in SHIPPED.glob("*.sw")}
+    for pattern in ("reliability*.json", "language-model*.json"):
+        named |= {
+            path.name: set(named_revisions(json.loads(path.read_text()))) for path in (ROOT / "results").glob(pattern)
+        }
+    assert len(named) >= 8 and all(named.values())
+    for name, revisions in named.items():
+        for revision in revisions:
+            command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{revision}^{{commit}}"]
+            assert subprocess.run(command, capture_output=True).returncode == 0, f"{name}: {revision}"

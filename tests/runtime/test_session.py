@@ -399,6 +399,9 @@ def test_memory_for_values_is_reused() -> None:
     session = Session(program)
     assert session.native is not None
     assert session.native.activation_bytes(1) <= 3 * 8 * 16 * 16 * 4
+    for batch in (-1, 2**31):
+        with pytest.raises(ValueError, match="a batch has 0 to"):
+            session.native.activation_bytes(batch)
 
 
 @needs_library

@@ -300,6 +300,8 @@ class NativeProgram:
 
     def activation_bytes(self, batch: int) -> int:
         """Bytes of the arena that one thread uses for a batch."""
+        if not 0 <= batch < 2**31:
+            raise ValueError(f"a batch has 0 to 2^31 - 1 examples, got {batch}")
         return int(self._native.signwise_activation_bytes(self._handle, batch))
 
     def _check(self, status: int) -> None:
