@@ -171,8 +171,10 @@ def _mathml(node: nodes.Element, *, as_block: bool) -> str:
     text = node.astext()
     for spelling, known in _OTHER_SPELLINGS.items():
         text = text.replace(spelling, known)
-    text = re.sub(r"(\\bar \w)_", r"{\1}_", text)  # else docutils puts the index below the letter
-    return str(tex2mathml(text, as_block=as_block))
+    mathml = str(tex2mathml(text, as_block=as_block))
+    # docutils puts the index of a letter with a bar below it.
+    barred = r"<munderover>\s*(<mi>.</mi>)\s*(<mi>.</mi>)\s*(<mo[^>]*>.</mo>)\s*</munderover>"
+    return re.sub(barred, r"<msub><mover>\1\3</mover>\2</msub>", mathml)
 
 
 def _inline_formula(writer: Any, node: nodes.math) -> None:
