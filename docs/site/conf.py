@@ -7,7 +7,6 @@ docstrings. The demo is the page of ``web/`` with the shipped networks, if ``mak
 
 from __future__ import annotations
 
-import html
 import importlib
 import importlib.util
 import inspect
@@ -204,9 +203,9 @@ def _finish(app: Sphinx, error: Exception | None) -> None:
     demo = Path(app.outdir) / "demo"
     try:
         write_site(demo)
-    except SignwiseError as missing:
+    except SignwiseError:  # the runtime was not built
         demo.mkdir(exist_ok=True)
-        text = f"<p>The demo is not part of this copy of the site: {html.escape(str(missing.args[0]))}.</p>"
+        text = "<p>The demo is not part of this copy of the site. To add it: <code>make wasm docs</code></p>"
         (demo / "index.html").write_text(f'<!doctype html><html lang="en"><title>Demo</title>{text}</html>')
 
 
