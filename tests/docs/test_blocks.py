@@ -23,6 +23,7 @@ RUN_ELSEWHERE = {
     "make lint": "run beside the tests in .ci/run",
     "make render": "tests/tools renders without writing",
     "make docs": "run beside the tests in .ci/run",
+    "make gallery": "tests/examples runs the same examples with fewer steps",
     "make package": "run beside the tests in .ci/run",
     "make test-fast": "a part of make test",
     "make test-native": "run beside the tests in .ci/run",
