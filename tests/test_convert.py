@@ -608,3 +608,22 @@ def test_the_tensors_behind_a_parametrized_weight_are_counted() -> None:
     report = sw.binarize_(model, skip=[sw.first_and_last, "1"])
     assert report.binary_weights == 64
     assert report.binary_weights + report.float_weights == sum(p.numel() for p in model.parameters() if p.dim() > 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"skip": 3}, "skip takes names, predicates, first_and_last or last, got 3"),
+        ({"skip": nn.Linear}, "got the class Linear: .*isinstance"),
+        ({"skip": [nn.Linear]}, "got the class Linear: .*isinstance"),
+        ({"output_scale": "auto"}, "output_scale must be a number or a function .*got 'auto'"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused_with_the_right_one(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(sw.SignwiseError, match=message):
+        sw.binarize_(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), **settings)
+
+
+def test_a_state_dict_is_no_model() -> None:
+    with pytest.raises(sw.SignwiseError, match="got OrderedDict; load a state dict into a model first"):
+        sw.binarize_(nn.Linear(4, 4).state_dict())  # type: ignore[arg-type]

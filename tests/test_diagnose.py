@@ -90,3 +90,14 @@ def test_the_relative_step_is_the_learning_rate_times_the_ratio_of_norms() -> No
     assert weight.grad is not None
     expected = 0.3 * float(weight.grad.norm() / weight.detach().norm())
     assert sw.relative_step(model, optimizer) == {"0": pytest.approx(expected, rel=1e-6)}
+
+
+def test_health_prints_as_a_table_and_stays_a_list() -> None:
+    layer = nn.Linear(4, 2)
+    layer.weight.data.copy_(torch.tensor([[1.0, 2.0, -1.0, -2.0], [1.0, 2.0, 3.0, -1.0]]))
+    model = nn.Sequential(layer)
+    sw.binarize_(model, skip=None)
+    found = sw.health(model)
+    headings, row = (line.split() for line in str(found).splitlines())
+    assert headings[:3] == ["layer", "groups", "degenerate"] and row[:5] == ["0", "2", "1", "62.5", "%"]
+    assert found[0].degenerate_groups == 1 and len(found) == 1

@@ -103,3 +103,19 @@ def test_a_model_that_cannot_be_compiled_can_still_be_estimated() -> None:
     with pytest.raises(sw.SignwiseError, match="conv3d"):
         sw.summary(model, torch.zeros(1, 1, 3, 3, 3))
     assert sw.summary(model).bytes_packed == 4 * (2 * 8 + 2 + 16 * 2 + 2)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [nn.Conv2d(8, 8, 3), nn.Linear(8, 8), nn.Conv1d(8, 8, 3, bias=False)],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_packed_model_counts_its_weights_and_says_that_it_is_packed(layer: nn.Module) -> None:
+    model = nn.Sequential(layer, nn.Flatten(), nn.Linear(8, 4))
+    sw.binarize_(model, skip=sw.last)
+    before = sw.summary(model)
+    sw.pack_(model)
+    after = sw.summary(model)
+    assert (after.weights, after.binary_weights) == (before.weights, before.binary_weights)
+    assert after.bytes_packed == before.bytes_packed and after.layers[0].shape == before.layers[0].shape
+    assert "packed already" in str(after) and "times smaller" in str(before)

@@ -144,6 +144,14 @@ def binarize_(
         >>> report.binary_weights, report.float_weights
         (256, 160)
     """
+    if not isinstance(model, nn.Module):
+        raise SignwiseError(
+            f"binarize_ takes a torch.nn.Module, got {type(model).__name__}; load a state dict into a model first"
+        )
+    if output_scale is not None and not callable(output_scale) and not isinstance(output_scale, (int, float)):
+        raise SignwiseError(
+            f"output_scale must be a number or a function such as signwise.fan_in_scale, got {output_scale!r}"
+        )
     if method is not None and not isinstance(method, Method):
         raise SignwiseError(f"method must be a Method such as signwise.GroupTransform(), got {method!r}")
     with opened_attention(model):
@@ -233,13 +241,16 @@ def _weights(modules: Modules) -> Iterator[tuple[str, nn.Module, str]]:
 
 def _reasons_to_stay_float(modules: Modules, skip: Skip, observed: Observed | None) -> dict[str, str]:
     """Name -> why it stays float: by ``skip``, or because code other than the layer's own reads its weight."""
-    rules = [] if skip is None else [skip] if callable(skip) or isinstance(skip, (str, ByPosition)) else list(skip)
+    if skip is None:
+        rules: list[ByPosition | str | Predicate] = []
+    else:
+        rules = list(skip) if isinstance(skip, Sequence) and not isinstance(skip, str) else [skip]
     reasons: dict[str, str] = {}
     for rule in rules:
         for name, reason in _matches(rule, modules, observed):
             reasons.setdefault(name, reason)
         if isinstance(rule, str) and not any(fnmatch.fnmatchcase(name, rule) for name, _ in modules):
-            raise SignwiseError(f"skip={rule!r} matches no module of the model")
+            raise SignwiseError(f"skip={rule!r} matches no module of the model; there are {_some(modules)}")
     for name, module in modules:
         if isinstance(module, READS_WEIGHTS_DIRECTLY) and not isinstance(module, MultiheadAttention):
             reason = reasons.get(name) or f"{type(module).__name__} reads the weights of its layers directly"
@@ -250,6 +261,12 @@ def _reasons_to_stay_float(modules: Modules, skip: Skip, observed: Observed | No
             reasons.setdefault(name, f"{reader} reads its weight without calling it")
     _keep_tied_float(modules, reasons)
     return reasons
+
+
+def _some(modules: Modules) -> str:
+    """The first names of a model's layers."""
+    names = [name for name, module in modules if _is_layer(module)]
+    return ", ".join(names[:6]) + (" and others" if len(names) > 6 else "")
 
 
 def _keep_tied_float(modules: Modules, reasons: dict[str, str]) -> None:
@@ -268,6 +285,11 @@ def _keep_tied_float(modules: Modules, reasons: dict[str, str]) -> None:
 def _matches(
     rule: ByPosition | str | Predicate, modules: Modules, observed: Observed | None
 ) -> Iterator[tuple[str, str]]:
+    if isinstance(rule, type):
+        raise SignwiseError(
+            f"skip takes names and predicates, got the class {rule.__name__}: to skip all of its layers, pass "
+            f"skip=lambda module, name: isinstance(module, {rule.__name__})"
+        )
     if isinstance(rule, ByPosition):
         yield from _by_position(rule, modules, observed)
     elif isinstance(rule, str):

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
 from signwise.methods.method import per_weight
+from signwise.text import aligned
 from signwise.transform import binary_sign, count_by_sign
 
 
@@ -40,9 +41,20 @@ class LayerHealth:
     error_max: float
 
 
+class Health(list[LayerHealth]):
+    """The layers in registration order; printing it gives a table."""
+
+    def __str__(self) -> str:
+        rows = [("layer", "groups", "degenerate", "positive", "mean error", "max error")]
+        for layer in self:
+            counts = (f"{layer.groups:,}", f"{layer.degenerate_groups:,}", f"{100 * layer.positive_fraction:.1f} %")
+            rows.append((layer.name, *counts, f"{layer.error_mean:.2g}", f"{layer.error_max:.2g}"))
+        return aligned(rows)
+
+
 @torch.no_grad()
-def health(model: nn.Module) -> list[LayerHealth]:
-    """The health of every binary layer, in registration order.
+def health(model: nn.Module) -> Health:
+    """The health of every binary layer, in registration order; print it for a table.
 
     Example:
         >>> import signwise as sw
@@ -52,7 +64,7 @@ def health(model: nn.Module) -> list[LayerHealth]:
         >>> [(layer.groups, layer.degenerate_groups) for layer in sw.health(model)]
         [(2, 1)]
     """
-    rows = []
+    rows = Health()
     for name, layer in binary_layers(model):
         latent = layer.filters_first(layer.weight)
         positive, negative = count_by_sign(layer.method.rows(latent), layer.method.groups)

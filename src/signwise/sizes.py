@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from signwise.compiler import Examples, compile  # noqa: A004
 from signwise.layers import BINARY_OF, BinaryLayer
+from signwise.packing.layers import PackedLayer
 from signwise.text import aligned
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -76,6 +77,11 @@ class Summary:
         """The bytes of all tensors in the packed file, its header aside."""
         return sum(layer.bytes_packed for layer in self.layers)
 
+    def _ratio(self, size: int) -> str:
+        if any(layer.kind.startswith("Packed") for layer in self.layers):
+            return "they are packed already"
+        return f"{self.bytes_now / max(size, 1):.1f} times smaller"
+
     def __str__(self) -> str:
         total = LayerSize("total", "", (), self.weights, 0, self.bytes_now, self.bytes_packed)
         packed = "packed (estimate)" if self.file_bytes is None else "packed"
@@ -87,8 +93,7 @@ class Summary:
         size = self.bytes_packed if self.file_bytes is None else self.file_bytes
         lines = [
             aligned(rows, left=(0, 1, 2)),
-            f"{self.binary_weights:,} of {self.weights:,} weights take one bit: "
-            f"{self.bytes_now / max(size, 1):.1f} times smaller",
+            f"{self.binary_weights:,} of {self.weights:,} weights take one bit: " + self._ratio(size),
         ]
         if self.file_bytes is None:
             lines.append(
@@ -154,14 +159,19 @@ def _layer_size(name: str, module: nn.Module, bytes_packed: int, seen: set[int])
     counted = [tensor for tensor in tensors.values() if id(tensor) not in seen]
     seen.update(map(id, counted))
     shape: tuple[int, ...] = tuple(tensors["weight"].shape) if "weight" in tensors else ()
+    weights = sum(tensor.numel() for tensor in counted if isinstance(tensor, nn.Parameter))
     if isinstance(module, _NORMS):
         shape = (module.num_features,)
+    elif isinstance(module, PackedLayer):
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        shape = tuple(weight.shape)
+        weights = math.prod(shape) + sum(tensor.numel() for name, tensor in tensors.items() if name == "bias")
     return LayerSize(
         name=name or "(the model)",
         kind=type(module).__name__,
         shape=shape,
-        weights=sum(tensor.numel() for tensor in counted if isinstance(tensor, nn.Parameter)),
-        bits=1 if isinstance(module, BinaryLayer) else 32,
+        weights=weights,
+        bits=1 if isinstance(module, (BinaryLayer, PackedLayer)) else 32,
         bytes_now=sum(tensor.numel() * tensor.element_size() for tensor in counted),
         bytes_packed=bytes_packed,
     )
@@ -171,6 +181,10 @@ def _estimate(module: nn.Module, follower: nn.Module | None) -> int:
     """The bytes of a module in the file if ``follower`` runs next."""
     if isinstance(module, _NORMS):
         return 8 * module.num_features
+    if isinstance(module, PackedLayer):
+        absorbed = isinstance(follower, _NORMS) and follower.num_features == len(module.bits)
+        vectors = 0 if absorbed else sum(name in ("scale", "bias") for name in _own_tensors(module))
+        return module.bits.numel() + 4 * len(module.bits) * vectors
     if not isinstance(module, tuple(BINARY_OF)):
         return 4 * sum(tensor.numel() for tensor in _own_tensors(module).values() if isinstance(tensor, nn.Parameter))
     weight: nn.Parameter = module.weight  # type: ignore[assignment]

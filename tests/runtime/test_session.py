@@ -470,3 +470,39 @@ class Doubling:
 
 def test_a_session_runs_whatever_describes_itself_to_the_library() -> None:
     np.testing.assert_array_equal(Session(Doubling(), threads=1)(np.array([[1, -2, 3]])), [[2, -4, 6]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "hint"),
+    [
+        ((1, 28, 28), r"a single one needs a batch: x\[None\]"),
+        ((2, 28, 28, 1), r"channels come first: x.transpose\(0, 3, 1, 2\)"),
+        ((28, 28, 1), r"x.transpose\(2, 0, 1\)\[None\]"),
+        ((2, 3, 28, 28), r"got \(2, 3, 28, 28\)$"),
+    ],
+)
+def test_a_wrong_shape_says_how_to_get_the_right_one(shape: Shape, hint: str) -> None:
+    with pytest.raises(SignwiseError, match=hint):
+        load("lenet5-mnist-1bit")(np.zeros(shape, np.uint8))
+
+
+def test_images_in_0_to_1_for_a_program_of_raw_pixels_bring_one_warning(recwarn: pytest.WarningsRecorder) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (2, 1, 28, 28))
+    load("lenet5-mnist-1bit")(images)
+    load("lenet5-mnist-1bit")(images.astype(np.float32))
+    load("lenet5-mnist-1bit")(np.zeros((1, 1, 28, 28)))
+    assert not recwarn.list
+    session = load("lenet5-mnist-1bit")
+    with pytest.warns(UserWarning, match="raw pixels, 0 to 255: multiply them by 255"):
+        session(images / 255)
+    session(images / 255)
+    assert not recwarn.list
+
+
+def test_tensors_with_gradients_and_in_bfloat16_run_like_others() -> None:
+    torch = pytest.importorskip("torch")
+    images = torch.randint(0, 256, (2, 1, 28, 28)).float()
+    session = load("lenet5-mnist-1bit")
+    expected = session(images.numpy())
+    assert np.array_equal(session(images.clone().requires_grad_()), expected)
+    assert np.array_equal(session(images.bfloat16()), expected)  # 8 bits hold these pixels exactly

@@ -107,3 +107,9 @@ def test_a_resumed_run_keeps_the_recorded_arithmetic_and_names_each_setting_give
         "threads was 3 and is 2 now",
         "bfloat16 was True and is False now",
     ]
+
+
+def test_skip_takes_name_globs_and_refuses_empty_ones() -> None:
+    assert get_recipe("lenet5-mnist").changed(skip="conv1,fc*").skip == "conv1,fc*"
+    with pytest.raises(SignwiseError, match=r"skip must be one of .* or name globs such as"):
+        get_recipe("lenet5-mnist").changed(skip="conv1,")

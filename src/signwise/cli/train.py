@@ -52,7 +52,7 @@ _HELP = {
     "initialization": f"initial weights: {', '.join(INITIALIZATIONS)}",
     "batch_norm_momentum": "weight of the newest batch in the statistics of batch norm",
     "batch_norm_epsilon": "what batch norm adds to the variance",
-    "skip": f"layers that stay float: {', '.join(SKIPS)}",
+    "skip": f"layers that stay float: {', '.join(SKIPS)}, or name globs such as conv1,fc*",
     "flip": "mirror each training image with probability 1/2",
     "translate": "shift training images by up to this many pixels",
     "zoom": "zoom training images by up to this fraction",

@@ -237,7 +237,7 @@ class Program:
         arrays = []
         for number, (given, array) in enumerate(zip(self.inputs, inputs, strict=True)):
             name = "the input" if len(inputs) == 1 else f"input {number}"
-            arrays.append(_as_input(name, given, np.asarray(array)))
+            arrays.append(_as_input(name, given, _as_array(array)))
         if len({len(array) for array in arrays}) != 1:
             raise SignwiseError(f"all inputs must have as many examples, got {[len(array) for array in arrays]}")
         return arrays
@@ -423,10 +423,32 @@ def error_text(rate: float, count: int) -> str:
     return f"{100 * rate:.2f} % of {count:,} examples"
 
 
+def _as_array(given: Any) -> npt.NDArray[Any]:
+    """An array of anything that numpy reads, and of tensors with gradients or in bfloat16, which it does not."""
+    if hasattr(given, "detach"):
+        given = given.detach()
+        given = given.float() if str(given.dtype) == "torch.bfloat16" else given
+    return np.asarray(given)
+
+
+def _shape_hint(expected: tuple[int, ...], found: tuple[int, ...]) -> str:
+    """What is probably wrong with the shape of images, as the end of a sentence."""
+    channels_last = (*expected[1:], *expected[:1])
+    if found == expected:
+        return "; a single one needs a batch: x[None]"
+    if len(expected) == 3 and found[1:] == channels_last:
+        return "; channels come first: x.transpose(0, 3, 1, 2)"
+    if len(expected) == 3 and found == channels_last:
+        return "; channels come first, after the batch: x.transpose(2, 0, 1)[None]"
+    return ""
+
+
 def _as_input(name: str, given: Input, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if found.shape[1:] != given.shape or found.ndim != len(given.shape) + 1:
         expected = ", ".join(["batch", *map(str, given.shape)])
-        raise SignwiseError(f"{name} must have shape ({expected}), got {found.shape}")
+        raise SignwiseError(
+            f"{name} must have shape ({expected}), got {found.shape}{_shape_hint(given.shape, found.shape)}"
+        )
     if given.type == "float32":
         if found.dtype.kind not in "fiub":
             raise SignwiseError(f"{name} must hold real numbers, got {found.dtype}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -59,6 +60,7 @@ class Session(Generic[P]):
         self.threads = thread_count(threads)
         self.native = _prepare(program, self.threads)
         self.isa = None if self.native is None else native.isa()
+        self._is_new = True
 
     def __call__(self, *inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """The outputs for a batch: ``(batch, *output_shape)`` in float32, or a tuple of several.
@@ -66,6 +68,9 @@ class Session(Generic[P]):
         Args:
             inputs: ``(batch, *shape)`` for each input of the program, of any real type.
         """
+        if self._is_new:  # once: a check of every batch would take as long as a small program
+            self._is_new = False
+            _warn_of_scaled_pixels(self.program, inputs)
         if self.native is None:
             return self.program.reference(*inputs)
         arrays, program = self.program.as_inputs(inputs), self.program
@@ -109,6 +114,18 @@ class Session(Generic[P]):
 
     def __repr__(self) -> str:
         return f"Session({self.program!r}, threads={self.threads}, isa={self.isa or 'numpy'})"
+
+
+def _warn_of_scaled_pixels(program: Runnable, inputs: Sequence[Any]) -> None:
+    """Warn where images scaled to 0..1 meet a program that standardizes raw pixels itself."""
+    if not getattr(program, "about", {}).get("input", "").startswith("raw pixels"):
+        return
+    for images in program.as_inputs(inputs):
+        if images.dtype == np.float32 and images.size and images.min() >= 0 and 0 < images.max() <= 1:
+            warnings.warn(
+                "the images are in 0..1, and this program takes raw pixels, 0 to 255: multiply them by 255",
+                stacklevel=3,
+            )
 
 
 def one_or_tuple(outputs: Sequence[npt.NDArray[Any]]) -> Any:

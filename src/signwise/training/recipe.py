@@ -83,7 +83,7 @@ class Recipe:
             authors.
         batch_norm_momentum: weight of the newest batch in the running statistics of batch norm.
         batch_norm_epsilon: what batch norm adds to the variance.
-        skip: the layers that stay float, one of :data:`SKIPS`.
+        skip: the layers that stay float: one of :data:`SKIPS`, or name globs with commas between them.
         flip: mirror each training image with probability 1/2.
         translate: shift training images by up to this many pixels.
         zoom: zoom training images by up to this fraction.
@@ -168,6 +168,7 @@ class Recipe:
         for name in ("train_samples", "test_samples", "image_size"):
             value = getattr(self, name)
             self._check(name, value is None or value >= 1, "at least 1")
+        self._check("skip", all(self.skip.split(",")), f"one of {', '.join(SKIPS)}, or name globs such as conv1,fc*")
         self._check("distill", self.init_from is not None or not self.distill, "off without `init_from`")
         self._check("distill_temperature", 0 < self.distill_temperature < math.inf, "positive")
         self._check("distill_weight", 0 <= self.distill_weight <= 1, "in [0, 1]")
@@ -177,7 +178,6 @@ class Recipe:
         self._check("decay_at", rising and inside, "rising fractions in [0, 1]")
         choices = {
             "method": METHODS,
-            "skip": SKIPS,
             "optimizer": OPTIMIZERS,
             "decay": DECAYS,
             "initialization": INITIALIZATIONS,

@@ -74,7 +74,7 @@ def build_model(
         example = torch.zeros(1, *image_shape) if is_own and image_shape is not None else None
         # Of the user's own model, binarize_ scales the layers that no normalization follows.
         method = None if is_own and recipe.method == "group_transform" else _method(recipe, total_steps)
-        binarize_(model, skip=_SKIPS[recipe.skip], method=method, example_input=example)
+        binarize_(model, skip=_SKIPS.get(recipe.skip, recipe.skip.split(",")), method=method, example_input=example)
         if recipe.initialization == "method":
             initialize_(model)
     return model
