@@ -242,9 +242,8 @@ def check_compile(case: Case) -> str:
     model, inputs = case.model, case.inputs
     if isinstance(inputs, Mapping):  # a program predicts: labels are for the loss
         given = {name: value for name, value in inputs.items() if name not in ("labels", "return_loss")}
-        shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
-        if shift is not None and "labels" in inputs and "decoder_input_ids" not in given:
-            given["decoder_input_ids"] = shift(inputs["labels"])
+        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+            given.setdefault("decoder_input_ids", inputs["labels"])  # otherwise the model makes them from the labels
         model, inputs = (ByName(model, tuple(given)) if len(given) > 1 else model), tuple(given.values())
     try:
         sw.compile(model, inputs[0] if len(inputs) == 1 else inputs)
