@@ -53,6 +53,7 @@ Case: TypeAlias = Any
 PACKAGES = ("transformers", "diffusers", "timm", "torchvision", "torch-geometric")
 PACKAGES_OF_FEW = ("vit-pytorch", "x-transformers", "segmentation-models-pytorch")
 STEPS = 30
+CHECKS = ("train", "state", "pack", "compile")
 OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "SGDW": lambda model: sw.SGDW(sw.param_groups(model, weight_decay=1e-3), lr=0.05, momentum=0.9),
     "AdamW": lambda model: torch.optim.AdamW(sw.param_groups(model, weight_decay=1e-2), lr=2e-3),
@@ -252,7 +253,7 @@ def check_compile(case: Case) -> str:
     return "ok"
 
 
-def attempt(name: str, steps: tuple[str, ...] = ("train", "state", "pack", "compile")) -> dict[str, Any]:
+def attempt(name: str, steps: tuple[str, ...] = CHECKS) -> dict[str, Any]:
     """All checks of one model; a check that does not hold is described under "failures"."""
     build = MODELS[name]
     found: dict[str, Any] = {}
@@ -298,8 +299,9 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help="parts of names; all models by default")
     parser.add_argument("--out", type=Path, default=Path("results/acceptance.json"), help="the record")
     parser.add_argument("--no-record", action="store_true", help="print only")
-    parser.add_argument("--steps", default="train,state,pack,compile", help="the checks, separated by commas")
+    parser.add_argument("--steps", default=",".join(CHECKS), help="the checks, separated by commas")
     arguments = parser.parse_args()
+    steps = tuple(arguments.steps.split(","))
     torch.set_num_threads(1)
     wanted = [name for name in MODELS if not arguments.models or any(part in name for part in arguments.models)]
     results: dict[str, Any] = {}
@@ -310,14 +312,18 @@ def main() -> None:
         except ImportError as error:
             print(f"{name}: skipped, {error}", flush=True)
             continue
-        results[name] = attempt(name, tuple(arguments.steps.split(",")))
+        results[name] = attempt(name, steps)
         shown = {key: value for key, value in results[name].items() if key != "failures"}
         print(f"{name} ({time.perf_counter() - began:.0f} s): {shown}", flush=True)
         for step, failure in results[name]["failures"].items():
             print(f"    {step}: {failure}", flush=True)
         if not arguments.no_record:  # after each model: a run of some models or checks replaces only what it found
             recorded = json.loads(arguments.out.read_text())["models"] if arguments.out.exists() else {}
-            recorded[name] = recorded.get(name, {}) | results[name] | {"revision": revision()}
+            known = recorded.get(name, {})
+            origin: dict[str, Any] = {"revision": revision()}
+            if known and len(steps) < len(CHECKS):  # the other checks keep the row's revision
+                origin = {"revisions": known.get("revisions", {}) | dict.fromkeys(steps, revision())}
+            recorded[name] = known | results[name] | origin
             ordered = {known: recorded[known] for known in MODELS if known in recorded}
             write_record(arguments.out, {"steps": STEPS, "models": ordered}, *PACKAGES, *PACKAGES_OF_FEW)
     raise SystemExit(any(found["failures"] for found in results.values()))
