@@ -284,7 +284,7 @@ def mutate_json(text: str, rng: random.Random, times: int = 1) -> Any:
             case 2 if isinstance(container, list):
                 container.insert(key, copy.deepcopy(container[key]))
             case _:
-                container[key] = rng.choice(NASTY)
+                container[key] = copy.deepcopy(rng.choice(NASTY))  # a copy, since the next change may be inside of it
     return document
 
 
