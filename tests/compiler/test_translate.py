@@ -112,8 +112,9 @@ WAYS: dict[str, tuple[Forward, list[str] | None]] = {
     "conditions together": (lambda m, x: ((x > 0) & (x <= 1) | ~(x >= -1)).float() - (x == 0).float(), None),
     "two constants by a condition": (lambda m, x: torch.where(x < 0, 2.0, torch.full((9, 8), -3.0)), None),
     "filled by a condition": (lambda m, x: x.masked_fill(x != x.abs(), 0.5), None),
-    "masked by a condition": (lambda m, x: x.masked_fill(x < 0.5, -math.inf).softmax(-1), None),
-    "kept by a condition": (lambda m, x: torch.where(x > -0.5, x, -math.inf).softmax(-1), None),
+    # Never a whole row, which would be NaN in PyTorch.
+    "masked by a condition": (lambda m, x: x.masked_fill(x < x.mean(-1, True), -math.inf).softmax(-1), None),
+    "kept by a condition": (lambda m, x: torch.where(x >= x.mean(-1, True), x, -math.inf).softmax(-1), None),
     "numbers as a condition": (lambda m, x: x * F.relu(x).bool(), None),
     "indices": (lambda m, x: x[:, [2, 0]][:, :, torch.tensor([1, 2, 3])], None),
     "indices with a batch": (lambda m, x: x[torch.arange(x.shape[0])[:, None], torch.tensor([[0, 2]])], None),

@@ -62,7 +62,7 @@ def test_a_record_without_what_it_needs_is_refused() -> None:
         ("t_alpha", 1.5),
         ("t_alpha", None),
         ("zeta_start", 13),
-        ("skip", "first"),
+        ("skip", "conv1,"),
         ("method", "magic"),
         ("translate", -1),
         ("train_samples", 0),

@@ -298,7 +298,8 @@ def where(call: Call, *, condition: Known, self: Operand, other: Operand) -> Val
         mask = Constant(condition.tensor.double() * -LARGE, condition.name, layout=condition.layout)
         return arithmetic(call, "add", other, mask)
     if not isinstance(self, Value) and not isinstance(other, Value):
-        step = _constant(self, lambda first: first - _plain(other))
+        tensor = self if isinstance(self, Constant) else other
+        step = _constant(tensor, lambda _: _plain(self) - _plain(other))
         return arithmetic(call, "add", arithmetic(call, "multiply", condition, step), other)
     rest = opposite(call, condition) if isinstance(condition, Value) else _not(condition)
     taken, kept = _times(call, self, condition), _times(call, other, rest)
