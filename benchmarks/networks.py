@@ -54,8 +54,8 @@ def trained(name: str, steps: int) -> dict[str, Any]:
         path = Path(folder) / "net.sw"
         sw.compile(made.model, examples[:2]).save(path)
         program, file_bytes = Program.load(path), path.stat().st_size
-    given = _array(examples)
-    quantized = program.quantize(_array(network.task(CALIBRATED, seed=0)[0]))
+    given = small.as_array(examples)
+    quantized = program.quantize(small.as_array(network.task(CALIBRATED, seed=0)[0]))
     found, rounded = _run(program, given), _run(quantized, given)
     largest = float(np.abs(expected).max())
     state = made.model.state_dict()
@@ -78,13 +78,7 @@ def trained(name: str, steps: int) -> dict[str, Any]:
 
 def timed(name: str, engines: Sequence[Engine], seconds: float) -> list[dict[str, Any]]:
     """The times of one network with random weights: speed does not depend on them."""
-    network = small.NETWORKS[name]
-    torch.manual_seed(0)
-    model, examples = network.build(), network.task(16, seed=0)[0]
-    sw.binarize_(model, example_input=examples[:2])
-    with torch.no_grad():
-        model(examples)  # batch-norm statistics to match
-    program, given = sw.compile(model.eval(), examples[:2]), _array(examples)
+    program, given = small.untrained(small.NETWORKS[name], examples=16)
     return times(Network(float32=program, int8=program.quantize(given), examples=given), engines, seconds)
 
 
@@ -110,10 +104,6 @@ def times(network: Network, engines: Sequence[Engine], seconds: float) -> list[d
         for index, timing in alternate(actions, seconds=seconds).items() if actions else ():
             rows[index]["seconds"] = timing.best
     return rows
-
-
-def _array(examples: torch.Tensor) -> Any:
-    return examples.numpy() if examples.is_floating_point() else examples.numpy().astype(np.int32)
 
 
 def _run(program: Program, examples: Any) -> Any:

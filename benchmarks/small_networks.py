@@ -367,3 +367,17 @@ def train(network: Network, steps: int = 150, batch: int = 32, seed: int = 0) ->
         optimizer.step()
         losses.append(loss.item())
     return Trained(model.eval(), losses)
+
+
+def untrained(network: Network, examples: int) -> tuple[sw.Program, Any]:
+    """The program of a binary network with random weights, and examples to run it on."""
+    torch.manual_seed(0)
+    model, given = network.build(), network.task(examples, seed=0)[0]
+    sw.binarize_(model, example_input=given[:2])
+    with torch.no_grad():
+        model(given)  # batch-norm statistics to match
+    return sw.compile(model.eval(), given[:2]), as_array(given)
+
+
+def as_array(examples: Tensor) -> Any:
+    return examples.numpy() if examples.is_floating_point() else examples.int().numpy()

@@ -1,6 +1,6 @@
-"""The browser runtime: bytes as stored and compressed, its answers beside the native library's, and its time in Node.
+"""The browser runtime: bytes as stored and compressed, its outputs beside the native library's, and its time in Node.
 
-    python benchmarks/web.py             sizes and answers
+    python benchmarks/web.py             sizes and outputs
     python benchmarks/web.py --time      also the time per image; on an idle machine
 
 Writes ``results/web.json``. Needs node, and ``web/signwise.wasm`` from ``make wasm``.

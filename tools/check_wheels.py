@@ -88,7 +88,7 @@ def run_kernel_test(name: str, made: Platform) -> str | None:
     return f"kernel_test{where}: {', '.join(sets)}"
 
 
-# Runs in the environment of a wheel; prints the instruction set, the right answers, and the bytes of an exported page.
+# Runs in the environment of a wheel; prints the instruction set, the digits read right, and the bytes of a page.
 INSTALLED = """
 import signwise, tempfile
 from pathlib import Path

@@ -47,7 +47,7 @@ def test_a_binary_network_learns_a_real_task_and_equals_pytorch_as_a_file(name: 
     program = Program.load(tmp_path / "net.sw")
     assert any(isinstance(operation, ops.Weighted) and operation.bits == 1 for operation in program.ops)
     expected = model(x).detach().numpy()
-    given = x.numpy() if x.is_floating_point() else x.numpy().astype(np.int32)
+    given = small.as_array(x)
     assert relative_error(program(given), expected) < 1e-4
     quantized = program.quantize(given)
     assert any(operation.out is not None for operation in quantized.ops)
@@ -58,14 +58,7 @@ def test_a_binary_network_learns_a_real_task_and_equals_pytorch_as_a_file(name: 
 @pytest.mark.parametrize("name", small.NETWORKS)
 def test_every_8_bit_integer_is_the_nearest_one_to_what_numpy_computes(name: str) -> None:
     """From the library's own inputs of each operation: off by one at an edge between two integers, and nowhere else."""
-    network = small.NETWORKS[name]
-    torch.manual_seed(0)
-    model, x = network.build(), network.task(8, seed=0)[0]
-    sw.binarize_(model, example_input=x[:2])
-    with torch.no_grad():
-        model(x)  # batch-norm statistics to match
-    program = sw.compile(model.eval(), x[:2])
-    given = x.numpy() if x.is_floating_point() else x.numpy().astype(np.int32)
+    program, given = small.untrained(small.NETWORKS[name], examples=8)
     counted = stepwise.Counted()
     stepwise.compare(program.quantize(given), [given[:4]], 2, counted)
     assert counted.largest < 1e-5 and counted.at_an_edge < 1e-3 * counted.numbers

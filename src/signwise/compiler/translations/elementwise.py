@@ -288,10 +288,10 @@ def _is_mask(operand: Operand) -> bool:
 
 def where(call: Call, *, condition: Known, self: Operand, other: Operand) -> Value:
     """One of two by a condition c: a·c + b·(1 - c), or a mask to add."""
-    if _is_mask(other) and isinstance(self, Value):  # where(c, a, b) is where(not c, b, a)
-        return arithmetic(call, "add", self, hides(call, condition)) if isinstance(condition, Value) else where(
-            call, condition=_not(condition), self=other, other=self
-        )  # fmt: skip
+    if _is_mask(other) and isinstance(self, Value):
+        if isinstance(condition, Value):
+            return arithmetic(call, "add", self, hides(call, condition))
+        return where(call, condition=_not(condition), self=other, other=self)
     if _is_mask(self) and isinstance(other, Value):
         if isinstance(condition, Value):
             return arithmetic(call, "add", other, arithmetic(call, "multiply", condition, -LARGE))
