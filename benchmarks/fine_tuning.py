@@ -5,8 +5,9 @@
 
 Fine-tunes for 1, 2, 3, ... epochs, each with a schedule of that length, until the last error is within a point of the
 float network's; first with labels alone, then with the float network as teacher. Each training enters its figures into
-results/fine-tuning.json when it ends. With ``--runs`` the trainings keep their folders, and the same command continues
-after an interruption. The errors are those of the last epoch, not the best: nothing is chosen on the test set.
+results/fine-tuning.json when it ends; what is recorded there for the same float network is not trained again. With
+``--runs`` the trainings keep their folders, and the same command continues after an interruption. The errors are those
+of the last epoch, not the best: nothing is chosen on the test set.
 """
 
 from __future__ import annotations
@@ -65,12 +66,7 @@ def measure(arguments: argparse.Namespace) -> None:
     source = str(arguments.source.resolve())
     base = float_error(arguments.recipe, source, arguments.data, arguments.samples)
     print(f"float network: {base:.2f} %", flush=True)
-    rows: list[dict[str, Any]] = []
-    measured = {
-        "date": provenance.now(),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
-        "revision": provenance.revision(),
+    settings = {
         "recipe": arguments.recipe,
         "dataset": get_recipe(arguments.recipe).dataset,
         "float_error": base,
@@ -79,22 +75,38 @@ def measure(arguments: argparse.Namespace) -> None:
         "samples": arguments.samples,
         "learning_rate": arguments.lr or get_recipe(arguments.recipe).fine_tuning(source).learning_rate,
         "bfloat16": arguments.bfloat16,
-        "runs": rows,
+    }
+    rows: list[dict[str, Any]] = [
+        row for network in recorded(arguments.out) if settings.items() <= network.items() for row in network["runs"]
+    ]
+    about = {
+        "date": provenance.now(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+        "revision": provenance.revision(),
     }
     for distill in (False, True):
         for epochs in arguments.epochs:
-            error = fine_tuned_error(arguments, source, epochs, distill)
-            rows.append({"epochs": epochs, "distill": distill, "error": error})
+            known = [row["error"] for row in rows if (row["epochs"], row["distill"]) == (epochs, distill)]
+            error = known[0] if known else fine_tuned_error(arguments, source, epochs, distill)
             print(f"{counted(epochs, 'epoch')}{', distilled' if distill else ''}: {error:.2f} %", flush=True)
-            enter(measured, arguments.out)
+            if not known:
+                rows.append({"epochs": epochs, "distill": distill, "error": error, "revision": about["revision"]})
+                rows.sort(key=lambda row: (row["distill"], row["epochs"]))
+                enter(about | settings | {"runs": rows}, arguments.out)
             if error <= base + arguments.within:
                 break
 
 
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """The networks in the record, each with its settings and figures."""
+    networks: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["networks"] if path.exists() else []
+    return networks
+
+
 def enter(measured: dict[str, Any], path: Path) -> None:
     """Put a recipe's figures into the record, in place of older ones."""
-    records = json.loads(path.read_text(encoding="utf-8"))["networks"] if path.exists() else []
-    records = [record for record in records if record["recipe"] != measured["recipe"]] + [measured]
+    records = [record for record in recorded(path) if record["recipe"] != measured["recipe"]] + [measured]
     text = json.dumps({"networks": sorted(records, key=lambda record: str(record["recipe"]))}, indent=2) + "\n"
     write_if_changed(path, text)
 

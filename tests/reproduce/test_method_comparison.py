@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from signwise.reproduce.method_comparison import (
     resnet_table,
 )
 from signwise.training import Options, train
+from signwise.training.checkpoint import read_tensors
 from signwise.training.step import build_model
 
 
@@ -108,19 +110,37 @@ def test_every_method_on_resnet20_starts_from_one_float_network(
     options = Options(data=synthetic_data("cifar10", train=128, test=20), device="cpu", tensorboard=False)
     runs, said = tmp_path / "runs", list[str]()
     measure_methods(tmp_path, said.append, options=options, seeds=[1], wanted=wanted, runs=runs)
-    assert [folder.name for folder in runs.iterdir()] == ["resnet20_fast-cifar10-32bit-epochs2-trainsamples128-1"]
+    name = "resnet20_fast-cifar10-32bit-epochs2-trainsamples128-1"
+    assert [folder.name for folder in runs.iterdir()] == [name]
     document = json.loads(record_path(tmp_path, 1).read_text())
-    assert {run["start"] for run in document["runs"]} == {folder.name for folder in runs.iterdir()}
-    assert len({run["start_error"] for run in document["runs"]}) == 1
+    assert {run["start"] for run in document["runs"]} == {name}
+    (error,) = {run["start_error"] for run in document["runs"]}
     assert not missing(tmp_path, wanted, 1)
+    kept = read_tensors(tmp_path / f"{name}.safetensors")
+    assert kept.record["error"] == error and kept.record["epoch"] == 2, "the network is kept beside the records"
+    shutil.rmtree(runs)
+    record_path(tmp_path, 1).unlink()
+    measure_methods(tmp_path, said.append, options=options, seeds=[1], wanted=wanted[:1], runs=runs)
+    assert not runs.exists(), "and is not trained again"
+    assert json.loads(record_path(tmp_path, 1).read_text())["runs"] == document["runs"][:1]
+    measure_methods(tmp_path, said.append, options=options, seeds=[1], wanted=wanted, runs=runs)
     assert {key[0] for key in measured(tmp_path, wanted)} == {RESNET}
     assert resnet_table(tmp_path).rows == (), "a shorter run is another run"
     assert str(tmp_path) not in json.dumps(document), "a record names no folder of this machine"
 
 
 def test_the_table_of_resnet20_ranks_every_method_and_has_one_per_row() -> None:
-    assert [entry.label for entry in resnet_entries()] == ["32 bit", *methods.METHODS]
-    assert len({run_name(entry.recipe) for entry in resnet_entries()}) == len(resnet_entries())
+    rows = [entry for entry in resnet_entries() if entry.group == RESNET]
+    assert [entry.label for entry in rows] == ["32 bit", *methods.METHODS]
+    assert len({run_name(entry.recipe) for entry in rows}) == len(rows)
+
+
+def test_a_run_that_is_in_two_tables_is_trained_once(tmp_path: Path) -> None:
+    wanted = resnet_entries()
+    names = [run_name(entry.recipe) for entry in missing(tmp_path, wanted, 0)]
+    assert len(names) == len(set(names)) == len(wanted) - 1
+    write(tmp_path, 0, {(RESNET, "group_transform_mean"): 20.0, (ALPHA, "0"): 5.0})
+    assert alpha_table(tmp_path).rows == (("0", "5.00", "1", "–", "0"), ("0.5", "–", "0", "20.00", "1"))
 
 
 def test_the_table_of_resnet20_has_published_errors_beside_ours(tmp_path: Path) -> None:
@@ -153,7 +173,7 @@ def test_the_table_ranks_by_the_common_error_and_shows_mean_and_spread(tmp_path:
     assert [row[0] for row in rows] == ["IR-Net", "LAB", "BWN"]
     assert rows[2] == ("BWN", "4.00 ± 1.41", "3.50 ± 1.41", "–", "–", "–", "2", "0")
     assert rows[0][3:] == ("1.00 ± 0.00", "0.50 ± 0.00", "1.0e-03", "0", "2")
-    assert alpha_table(tmp_path).rows == (("0.5", "4.00", "3.50", "1"),)
+    assert alpha_table(tmp_path).rows == (("0.5", "4.00", "1", "–", "0"),)
     assert [list(row.errors.values()) for row in ranking(tmp_path)][2] == [[3.0, 5.0], []]
 
 

@@ -35,6 +35,22 @@ def test_a_record_holds_no_path_on_the_machine(small_run: Path, digits: Path) ->
     assert str(small_run.parent) not in text and str(digits) not in text
 
 
+def test_a_record_names_the_network_that_its_run_started_from_and_not_its_folder(
+    small_run: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tuned"
+    shutil.copytree(small_run, folder)
+    config = json.loads((folder / "config.json").read_text())
+    names = {"best.safetensors": "lenet5-mnist-1bit", "elsewhere/theirs.pt": "theirs.pt"}
+    for path, name in names.items():
+        config["recipe"]["init_from"] = str(small_run / path)
+        config["pretrained"] = {"path": str(small_run / path), "sha256": "0123"}
+        (folder / "config.json").write_text(json.dumps(config))
+        record = record_run(folder)
+        assert record.recipe.init_from == name and record.origin["start"] == {"network": name, "sha256": "0123"}
+        assert str(small_run) not in record.to_json()
+
+
 def test_a_record_is_read_back_as_it_was_written(small_run: Path, tmp_path: Path) -> None:
     record = record_run(small_run)
     path = write_record(record, tmp_path / "results")

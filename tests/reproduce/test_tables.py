@@ -61,6 +61,13 @@ def test_another_method_is_never_taken_for_this_one(made_up: MadeUp) -> None:
     assert (row["Method"], row["T_α"]) == ("BinaryConnect", "")
 
 
+def test_a_run_that_starts_from_a_float_network_says_so(made_up: MadeUp) -> None:
+    recipe = get_recipe("lenet5-mnist").changed(epochs=10)
+    tuned = recipe.changed(init_from="lenet5-mnist-32bit")
+    rows = _rows(tables.short([made_up(start) for start in (recipe, tuned, tuned.changed(distill=True))]))
+    assert [row["Start"] for row in rows] == ["scratch", "float network", "float network, its teacher too"]
+
+
 def test_each_t_alpha_has_its_own_row(made_up: MadeUp) -> None:
     vgg = get_recipe("vgg_small-cifar10")
     records = [made_up(vgg.changed(t_alpha=t_alpha), best=5 + t_alpha) for t_alpha in (0.0, 0.7)]

@@ -3,8 +3,8 @@
 No single optimizer is fair to all methods: how far a step of SGD turns the latents differs between them by a factor of
 a thousand. Adam ignores the size of the gradient, so it is the common optimizer; the authors' settings are the second
 column. A third set of runs varies T_α. ResNet-20 takes too long to train from scratch with every method: there each
-method binarizes the same float network, trained once per seed. There is one record per seed, ``methods-SEED.json``,
-which grows run by run, so that an interrupted comparison continues where it was.
+method binarizes the same float network, trained once per seed and kept beside the records. There is one record per
+seed, ``methods-SEED.json``, which grows run by run, so that an interrupted comparison continues where it was.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from pathlib import Path
 from typing import Any
 
 from signwise import provenance
+from signwise.atomic import atomic_write
 from signwise.errors import FormatError
 from signwise.figures.ranking import Ranked, ranking_figure
 from signwise.reproduce.experiments import PUBLISHED_RESNET20, differences, run_name
 from signwise.reproduce.records import ABSENT
 from signwise.reproduce.render import draw_if_changed, write_if_changed
 from signwise.reproduce.tables import Table, method_title
-from signwise.training.checkpoint import Progress
+from signwise.text import counted
+from signwise.training.checkpoint import Progress, read_tensors
 from signwise.training.loop import EpochRecord, Event, Reporter
 from signwise.training.recipe import METHODS, Options, Recipe
 from signwise.training.recipes import get_recipe
 from signwise.training.run import Outcome, train
 
 EPOCHS, IMAGES, SEEDS = 2, 20_000, 3
-START_EPOCHS, RESNET_EPOCHS = 10, 2  # of the float ResNet-20, and of each method after it
-COMMON, AUTHORS, ALPHA, RESNET = "common", "authors", "alpha", "resnet20"
+RESNET_EPOCHS = 1  # of each method, after the float ResNet-20
+COMMON, AUTHORS, ALPHA, RESNET, RESNET_ALPHA = "common", "authors", "alpha", "resnet20", "resnet20 alpha"
 FULL_PRECISION = "32 bit"
 
 _T_ALPHAS = (0.0, 0.3, 0.5, 0.7, 0.9)
@@ -90,7 +92,7 @@ class Entry:
     """One row of a comparison.
 
     Args:
-        group: :data:`COMMON`, :data:`AUTHORS`, :data:`ALPHA` or :data:`RESNET`.
+        group: :data:`COMMON`, :data:`AUTHORS`, :data:`ALPHA`, :data:`RESNET` or :data:`RESNET_ALPHA`.
         label: the method, or T_α.
         recipe: what to train, with seed 0.
         start: the float network to start from, with seed 0; ``None`` to start from scratch.
@@ -130,26 +132,27 @@ def entries(epochs: int = EPOCHS, images: int = IMAGES) -> tuple[Entry, ...]:
 
 
 def resnet_entries(
-    epochs: int = RESNET_EPOCHS, start_epochs: int = START_EPOCHS, images: int | None = None
+    epochs: int = RESNET_EPOCHS, start_epochs: int | None = None, images: int | None = None
 ) -> tuple[Entry, ...]:
-    """The runs of one seed that binarize one float ResNet-20 with each method, and train it on with 32 bits.
+    """The runs of one seed that binarize one float ResNet-20 with each method and by T_α, and train it on with 32 bits.
 
     Args:
         epochs: passes over the training images with each method.
-        start_epochs: passes of the float network before that.
+        start_epochs: passes of the float network before that, its recipe's by default.
         images: training images, ``None`` for all; all test images are used.
     """
     limits = {"train_samples": images, "test_samples": None}
     full = get_recipe("resnet20_fast-cifar10", bits=32).changed(**limits)
-    start = full.changed(epochs=start_epochs)
-    budget = _ADAM | {"epochs": epochs, "warmup_epochs": 0.0}
-    found = [Entry(group=RESNET, label=FULL_PRECISION, recipe=full.changed(**budget), start=start)]
+    start = full.changed(epochs=start_epochs or full.epochs)
+    budget = _ADAM | {"epochs": epochs}
     binary = get_recipe("resnet20_fast-cifar10").changed(**limits, **budget, t_alpha=0.5)
+    found = [(RESNET, FULL_PRECISION, full.changed(**budget))]
     for method in METHODS:
         schedule = _MEAN_SCHEDULE if method == "group_transform_mean" else {}
-        recipe = binary.changed(method=method, **schedule)
-        found.append(Entry(group=RESNET, label=method, recipe=recipe, start=start))
-    return tuple(found)
+        found.append((RESNET, method, binary.changed(method=method, **schedule)))
+    by_mean = binary.changed(method="group_transform_mean", **_MEAN_SCHEDULE)
+    found += [(RESNET_ALPHA, f"{t_alpha:g}", by_mean.changed(t_alpha=t_alpha)) for t_alpha in _T_ALPHAS]
+    return tuple(Entry(group=group, label=label, recipe=recipe, start=start) for group, label, recipe in found)
 
 
 def record_path(records: Path, seed: int) -> Path:
@@ -158,9 +161,10 @@ def record_path(records: Path, seed: int) -> Path:
 
 
 def missing(records: Path, wanted: Sequence[Entry], seed: int) -> list[Entry]:
-    """The runs of a seed that have no record yet."""
+    """The runs of a seed that have no record yet, each once: T_α = 0.5 is also a method's own setting."""
     done = {run["name"] for run in _read(record_path(records, seed))}
-    return [entry for entry in wanted if _name(entry, seed) not in done]
+    by_name = {_name(entry, seed): entry for entry in reversed(wanted)}
+    return [entry for entry in wanted if (name := _name(entry, seed)) not in done and by_name[name] is entry]
 
 
 def measure_methods(
@@ -184,21 +188,20 @@ def measure_methods(
     """
     for seed in seeds:
         for entry in missing(records, wanted or entries(), seed):
-            found = _trained(entry, seed, options, runs)
+            found = _trained(entry, seed, options, records, runs)
             path = record_path(records, seed)
             provenance.write_record(path, {"kind": "methods", "seed": seed, "runs": [*_read(path), found]})
             say(f"{found['name']}: error {found['last_error']:.2f} %")
 
 
-def _trained(entry: Entry, seed: int, options: Options, runs: Path) -> dict[str, Any]:
+def _trained(entry: Entry, seed: int, options: Options, records: Path, runs: Path) -> dict[str, Any]:
     recipe, story = entry.recipe.changed(seed=seed), _Story()
     about: dict[str, Any] = {}
     if entry.start is not None:
         start = entry.start.changed(seed=seed)
-        folder = runs / run_name(start)
-        error = _finished(train(start, folder, options=dataclasses.replace(options, resume=True))).last_error
-        about = {"start": run_name(start), "start_error": error}
-        recipe = recipe.changed(init_from=str(folder / "last.safetensors"))
+        network = _float_network(start, options, records, runs)
+        about = {"start": run_name(start), "start_error": read_tensors(network).record["error"]}
+        recipe = recipe.changed(init_from=str(network))
     progress = _finished(train(recipe, options=options, reporters=[story]))
     return {
         "name": _name(entry, seed),
@@ -212,6 +215,17 @@ def _trained(entry: Entry, seed: int, options: Options, runs: Path) -> dict[str,
         "flipped_signs": [row.flipped_signs for row in story.epochs],
         "relative_steps": [row.relative_step for row in story.epochs],
     }
+
+
+def _float_network(start: Recipe, options: Options, records: Path, runs: Path) -> Path:
+    """The weights that runs start from; if none are kept beside the records yet, they are trained first."""
+    kept = records / f"{run_name(start)}.safetensors"
+    if not kept.exists():
+        folder = runs / run_name(start)
+        _finished(train(start, folder, options=dataclasses.replace(options, resume=True)))
+        with atomic_write(kept) as file:
+            file.write((folder / "last.safetensors").read_bytes())
+    return kept
 
 
 def _finished(done: Outcome) -> Progress:
@@ -306,13 +320,17 @@ def _relative_step(runs: Sequence[dict[str, Any]] | None) -> str:
 
 
 def alpha_table(records: Path) -> Table:
-    """The error by T_α, in short trainings."""
+    """The error by T_α, in short trainings of both networks."""
+    found = measured(records)
     rows = tuple(
-        (label, _errors(runs), _errors(runs, "best_error"), str(len(runs)))
-        for (group, label), runs in measured(records).items()
-        if group == ALPHA
+        (label, *_last_and_seeds(found.get((ALPHA, label))), *_last_and_seeds(found.get((RESNET_ALPHA, label))))
+        for label in dict.fromkeys(label for group, label in found if group in (ALPHA, RESNET_ALPHA))
     )
-    return Table(headings=("T_α", "Last, %", "Best, %", "Seeds"), rows=rows, words=0)
+    return Table(headings=("T_α", "LeNet5, last, %", "Seeds", "ResNet-20, last, %", "Seeds"), rows=rows, words=0)
+
+
+def _last_and_seeds(runs: Sequence[dict[str, Any]] | None) -> tuple[str, str]:
+    return _errors(runs), str(len(runs or ()))
 
 
 def resnet_table(records: Path) -> Table:
@@ -339,18 +357,21 @@ def methods_markdown(records: Path) -> str:
 
 def alpha_markdown(records: Path) -> str:
     """The recorded effect of T_α, likewise."""
-    return _markdown(records, alpha_table(records), _digits())
+    return _markdown(records, alpha_table(records), f"{_digits()}; {_objects()}")
 
 
 def resnet_markdown(records: Path) -> str:
     """The recorded comparison on ResNet-20, likewise."""
+    return _markdown(records, resnet_table(records), _objects())
+
+
+def _objects() -> str:
     first = resnet_entries()[0]
     assert first.start is not None
-    setting = (
-        f"ResNet-20 on CIFAR-10, {first.recipe.epochs} epochs with Adam from one float network per seed, which was "
-        f"trained for {first.start.epochs} epochs"
+    return (
+        f"ResNet-20 on CIFAR-10, {counted(first.recipe.epochs, 'epoch')} with Adam from one float network per seed, "
+        f"which was trained for {first.start.epochs} epochs"
     )
-    return _markdown(records, resnet_table(records), setting)
 
 
 def _digits() -> str:

@@ -192,15 +192,28 @@ def record_run(folder: Path) -> Record:
             f"continue it with signwise train {recipe.name} --out {folder} --resume"
         )
     cost = network_cost(recipe)
+    start = _start(config)
     return Record(
-        recipe=recipe,
+        recipe=recipe if start is None else dataclasses.replace(recipe, init_from=start["network"]),
         network={"parameters": cost.parameters, "binary_weights": cost.binary_weights, "macs": cost.macs},
         total_steps=config["total_steps"],
         result=_result(config, recipe, rows),
         curves={name: [_rounded(row[name], digits) for row in rows] for name, digits in _CURVES.items()},
         state=_thinned_state(read_records(folder / "state.jsonl")),
-        origin=_origin(config),
+        origin=_origin(config) | ({} if start is None else {"start": start}),
     )
+
+
+def _start(config: dict[str, Any]) -> dict[str, str] | None:
+    """The network that a run started from, by recipe and bits instead of by a path of this machine, and its hash."""
+    if "pretrained" not in config:
+        return None
+    path, sha256 = Path(config["pretrained"]["path"]), config["pretrained"]["sha256"]
+    try:
+        recipe = Recipe.from_json(read_config(path.parent)["recipe"])
+    except SignwiseError:
+        return {"network": path.name, "sha256": sha256}  # a file on its own, of no run
+    return {"network": f"{recipe.name}-{recipe.bits}bit", "sha256": sha256}
 
 
 def _result(config: dict[str, Any], recipe: Recipe, rows: list[dict[str, Any]]) -> Result:

@@ -229,6 +229,12 @@ def _t_alpha(recipe: Recipe) -> str:
     return ABSENT if unused else f"{recipe.t_alpha:g}"
 
 
+def _start(recipe: Recipe) -> str:
+    if recipe.init_from is None:
+        return "scratch"
+    return "float network, its teacher too" if recipe.distill else "float network"
+
+
 def short(records: Iterable[Record]) -> Table:
     """Runs on all of the data that are not the paper's experiments: fewer epochs, or another method."""
     chosen = [record for record in records if not is_full(record.recipe) and record.recipe.train_samples is None]
@@ -236,6 +242,7 @@ def short(records: Iterable[Record]) -> Table:
         (
             recipe_title(recipe),
             _method(recipe),
+            _start(recipe),
             str(recipe.bits),
             _t_alpha(recipe),
             str(recipe.epochs),
@@ -247,8 +254,8 @@ def short(records: Iterable[Record]) -> Table:
         )
         for recipe, runs in by_recipe(chosen).items()
     ]
-    headings = ("Experiment", "Method", "Bits", "T_α", "Epochs", "Best, %", "Last, %", "Last, relaxed, %")
-    return Table(headings=(*headings, "Seeds", "Time"), rows=tuple(rows), words=2)
+    headings = ("Experiment", "Method", "Start", "Bits", "T_α", "Epochs", "Best, %", "Last, %", "Last, relaxed, %")
+    return Table(headings=(*headings, "Seeds", "Time"), rows=tuple(rows), words=3)
 
 
 def few_steps(records: Iterable[Record]) -> Table:
