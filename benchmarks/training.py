@@ -10,7 +10,7 @@ median over all turns of the ratio within a turn.
 
 **Speed.** Images per second of whole epochs, tests included, from the CPU time of a step and of a test: in float32 with
 a second test of the relaxed weights after every epoch, then with fewer of these, in bfloat16, and compiled. Only LeNet5
-is compiled: for the step of ResNet-20, ``torch.compile`` takes minutes of one core, more than a short training wins back.
+is compiled: for ResNet-20, ``torch.compile`` takes minutes of one core, more than a short training wins back.
 """
 
 from __future__ import annotations
