@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     )
     from signwise.optim import SGDW, param_groups
     from signwise.packing import load_packed_, pack_
-    from signwise.program import Program, load
+    from signwise.program import IntegerProgram, Program, load
     from signwise.runtime import Session
     from signwise.schedule import Attachment, BinarizationSchedule, CosineDecay, Decay, LinearDecay, StepDecay, attach
     from signwise.sizes import summary
@@ -114,7 +114,7 @@ _HOMES = {
     ),
     "optim": ("SGDW", "param_groups"),
     "packing": ("load_packed_", "pack_"),
-    "program": ("Program", "load"),
+    "program": ("IntegerProgram", "Program", "load"),
     "runtime": ("Session",),
     "schedule": ("Attachment", "BinarizationSchedule", "CosineDecay", "Decay", "LinearDecay", "StepDecay", "attach"),
     "sizes": ("summary",),
@@ -152,6 +152,7 @@ __all__ = [
     "Generator",
     "GroupTransform",
     "IRNet",
+    "IntegerProgram",
     "LinearDecay",
     "MeanSign",
     "Method",

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from signwise.export import Plan, Source
+from signwise.export import Source
+from signwise.program import IntegerProgram
 
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
@@ -18,7 +19,7 @@ WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werr
 class Library:
     """``net_run`` for batches of examples; compiled with every warning as an error, and with checks of overflow."""
 
-    def __init__(self, plan: Plan, source: Source, folder: Path, *, sanitize: bool = True) -> None:
+    def __init__(self, program: IntegerProgram, source: Source, folder: Path, *, sanitize: bool = True) -> None:
         for file, text in source.files.items():
             (folder / file).write_text(text, encoding="utf-8")
         checks = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-static-libubsan"] if sanitize else []
@@ -26,13 +27,13 @@ class Library:
         subprocess.run(words, cwd=folder, check=True)
         self._run = ctypes.CDLL(str(folder / "net.so")).net_run
         self._run.argtypes = [ctypes.c_void_p] * 3
-        self._plan, self._arena_bytes = plan, source.arena_bytes
+        self._program, self._arena_bytes = program, source.arena_bytes
 
     def __call__(self, examples: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        inputs = (self._plan.as_bytes(examples).astype(np.int16) - 128).astype(np.int8)
+        inputs = (self._program.as_bytes(examples).astype(np.int16) - 128).astype(np.int8)
         guard = 64
         arena = np.full((self._arena_bytes + 2 * guard) // 4, 0xA5A5A5A5, np.uint32).view(np.uint8)
-        outputs = int(np.prod(self._plan.run(examples[:1]).shape[1:]))
+        outputs = int(np.prod(self._program.run(examples[:1]).shape[1:]))
         found = np.zeros((len(inputs), outputs), np.int32)
         for image, scores in zip(inputs, found, strict=True):
             arena[guard:-guard] = 0xEE  # nothing may last from one call to the next
@@ -42,8 +43,6 @@ class Library:
 
     def refuses_arena(self, shift: int) -> bool:
         """Whether a call with an arena that begins so many bytes after an aligned one fails."""
-        first = self._plan.values[0]
-        assert first is not None
         arena = np.zeros(self._arena_bytes // 4 + 2, np.uint32).view(np.uint8)
-        inputs, scores = np.zeros(first.size, np.int8), np.zeros(64, np.int32)
+        inputs, scores = np.zeros(self._program.input_shape, np.int8), np.zeros(64, np.int32)
         return bool(self._run(inputs.ctypes.data, scores.ctypes.data, arena[shift:].ctypes.data) == -1)

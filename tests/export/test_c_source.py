@@ -1,4 +1,4 @@
-"""C for microcontrollers gives the integers of the numpy plan, bit for bit."""
+"""C for microcontrollers gives the integers of the program in numpy, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.export.c_library import Library
 
 import signwise as sw
 from signwise.errors import SignwiseError
-from signwise.export import integer_plan, to_c
+from signwise.export import to_c
 from signwise.export.c_source import block_words, sign_words, takes_blocks
-from signwise.export.integer import Layer
-from signwise.program import Program
+from signwise.program import IntegerProgram, Program
 from signwise.program import operations as ops
+from signwise.program.integers.steps import KINDS, Layer
 from signwise.program.operations import pack_signs
 
 Array = npt.NDArray[Any]
@@ -118,6 +118,9 @@ CASES = {
     .conv(16, (3, 3), 1, 1, padding=(1, 1, 1, 1), relu=True)
     .conv(48, (1, 1), 1, stride=(1, 2))
     .conv(5, (2, 4), 1, stride=(1, 3), dilation=(3, 1)),
+    "a pool after a pool inside of the layer": pool(
+        pool(Net(3, 12, 12).conv(6, (3, 3), 1, padding=(1, 1, 1, 1)), ops.MaxPool, 2, 2), ops.MaxPool, 3, 3
+    ).conv(2, (2, 2)),
     "a residual that may be negative": Net(3, 6, 6)
     .conv(6, (3, 3), 1, padding=(1, 1, 1, 1))
     .conv(6, (3, 3), 1, 1, padding=(1, 1, 1, 1), relu=True)
@@ -144,24 +147,40 @@ CASES = {
 
 @needs_gcc
 @pytest.mark.parametrize("net", CASES.values(), ids=CASES.keys())
-def test_c_gives_the_integers_of_the_plan_and_both_are_near_the_program(net: Net, tmp_path: Path) -> None:
+def test_c_gives_the_integers_of_numpy_and_both_are_near_the_program(net: Net, tmp_path: Path) -> None:
     program = net.program()
     examples = GENERATOR.normal(0.3, 1, (24, *net.shape)).astype(np.float32)
-    plan = integer_plan(program, examples)
-    expected = plan.run(examples)
-    np.testing.assert_array_equal(Library(plan, to_c(plan), tmp_path)(examples), expected)
+    integers = program.to_integers(examples)
+    expected = integers.run(examples)
+    np.testing.assert_array_equal(Library(integers, to_c(integers), tmp_path)(examples), expected)
     real = program.reference(examples).reshape(len(examples), -1)
-    near = expected.reshape(len(examples), *plan_shape(program)).transpose(0, 3, 1, 2).reshape(real.shape)
-    assert np.abs(near * plan.output_scale - real).max() < 0.12 * np.abs(real).max()
+    near = expected.reshape(len(examples), *memory_shape(program)).transpose(0, 3, 1, 2).reshape(real.shape)
+    assert np.abs(near * integers.output_scale - real).max() < 0.12 * np.abs(real).max()
 
 
-def plan_shape(program: Program) -> tuple[int, int, int]:
+def memory_shape(program: Program) -> tuple[int, int, int]:
     channels, *size = program.output_shape
     height, width = size or (1, 1)
     return height, width, channels
 
 
-def test_the_cases_have_every_operation_with_an_integer_form() -> None:
+@needs_gcc
+def test_a_window_of_many_bright_columns_does_not_overflow_the_sums_of_16_bits(tmp_path: Path) -> None:
+    bright = np.full((1, 16, 1, 20), 255.0)
+    program = Net(16, 1, 20).conv(5, (1, 20), 1, stride=(1, 4)).program().to_integers(bright)
+    np.testing.assert_array_equal(Library(program, to_c(program), tmp_path)(bright), program.run(bright))
+
+
+@pytest.mark.parametrize("net", CASES.values(), ids=CASES.keys())
+def test_the_c_code_of_a_saved_and_loaded_program_is_the_same(net: Net, tmp_path: Path) -> None:
+    integers = net.program().to_integers(GENERATOR.normal(0.3, 1, (4, *net.shape)))
+    integers.save(tmp_path / "net.sw")
+    assert to_c(IntegerProgram.load(tmp_path / "net.sw")) == to_c(integers)
+
+
+def test_the_cases_have_every_operation_with_an_integer_form_and_every_step() -> None:
+    steps = {step.kind for net in CASES.values() for step in net.program().to_integers(np.ones((1, *net.shape))).steps}
+    assert steps == set(KINDS)
     tried = Counter(operation.kind for net in CASES.values() for operation in net.ops)
     assert set(tried) == {
         *("conv", "dense", "affine", "relu", "add", "maxpool", "avgpool", "globalpool"),
@@ -174,47 +193,49 @@ def test_the_cases_have_every_operation_with_an_integer_form() -> None:
 @pytest.mark.parametrize("name", [name for name in sw.shipped.names() if "mnist" in name])
 def test_c_gives_the_integers_of_shipped_networks_of_the_tiny_one_on_all_of_mnist(name: str, tmp_path: Path) -> None:
     data, program = sw.datasets.load("mnist"), Program.load(name)
-    plan = integer_plan(program, data.train_images[:64])
-    library = Library(plan, to_c(plan), tmp_path, sanitize=False)
+    program.to_integers(data.train_images[:64]).save(tmp_path / "net.sw")
+    integers = IntegerProgram.load(tmp_path / "net.sw")
+    library = Library(integers, to_c(integers), tmp_path, sanitize=False)
     images = data.test_images if "tiny" in name else data.test_images[:500]
     for start in range(0, len(images), 500):
         batch = images[start : start + 500]
-        np.testing.assert_array_equal(library(batch), plan.run(batch))
+        np.testing.assert_array_equal(library(batch), integers.run(batch))
 
 
 def test_signs_fill_words_from_the_lowest_bit() -> None:
-    plan = integer_plan(Net(18).dense(3, 1).program(), np.eye(18))
-    (layer,) = plan.steps
+    program = Net(18).dense(3, 1).program().to_integers(np.eye(18))
+    (layer,) = program.steps
     assert isinstance(layer, Layer)
-    assert not takes_blocks(layer)
-    words = sign_words(layer)
+    assert not takes_blocks(layer, (18, 1, 1))
+    words = sign_words(layer, (18, 1, 1))
     assert words.shape == (1, 2, 3)
-    for row, signs in enumerate(layer.weight.reshape(3, 18)):
+    for row, signs in enumerate(layer.whole_weight((18, 1, 1)).reshape(3, 18)):
         found = [words[0, term // 16, row] >> (term % 16) & 1 for term in range(32)]
         assert found[:18] == (signs > 0).tolist() and not any(found[18:])
 
 
 def test_signs_of_blocks_run_over_channels_then_filters_then_the_window() -> None:
-    plan = integer_plan(Net(32, 4, 4).conv(3, (2, 3)).program(), GENERATOR.normal(0, 1, (2, 32, 4, 4)))
-    (layer,) = plan.steps
-    assert isinstance(layer, Layer) and takes_blocks(layer)
-    words = block_words(layer)
+    program = Net(32, 4, 4).conv(3, (2, 3)).program().to_integers(GENERATOR.normal(0, 1, (2, 32, 4, 4)))
+    (layer,) = program.steps
+    assert isinstance(layer, Layer) and takes_blocks(layer, (32, 4, 4))
+    words, weight = block_words(layer, (32, 4, 4)), layer.whole_weight((32, 4, 4))
     assert words.shape == (2, 2, 3, 3)
     for place in np.ndindex(3, 2, 3, 32):  # filter, row, column, channel
         filter_number, row, column, channel = place
         word = int(words[channel // 16, row, column, filter_number])
-        assert (word >> (channel % 16) & 1) == (layer.weight[place] > 0)
+        assert (word >> (channel % 16) & 1) == (weight[place] > 0)
 
 
 @needs_gcc
 def test_an_arena_that_is_not_aligned_is_refused(tmp_path: Path) -> None:
-    plan = integer_plan(CASES["a dense layer"].program(), np.ones((1, 5)))
-    library = Library(plan, to_c(plan), tmp_path)
+    program = CASES["a dense layer"].program().to_integers(np.ones((1, 5)))
+    library = Library(program, to_c(program), tmp_path)
     assert [library.refuses_arena(shift) for shift in (0, 1, 2, 3, 4)] == [False, True, True, True, False]
 
 
 def test_source_has_no_floating_point_and_no_allocation() -> None:
-    text = "".join(to_c(integer_plan(CASES["joined channels"].program(), np.ones((1, 3, 6, 6)))).files.values())
+    program = CASES["joined channels"].program().to_integers(np.ones((1, 3, 6, 6)))
+    text = "".join(to_c(program).files.values())
     code = "".join(part.partition("*/")[2] for part in f"*/{text}".split("/*"))
     assert not {"float", "double", "malloc", "alloca", "math.h"} & set(code.replace("(", " ").replace("<", " ").split())
 

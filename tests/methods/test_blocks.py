@@ -127,7 +127,7 @@ def test_the_integer_form_refuses_a_scale_per_block_by_name() -> None:
     model = nn.Sequential(nn.Flatten(), sw.BinaryLinear(16, 4, method=sw.GroupTransform(scale="mean", block=8)))
     program = sw.compile(model, torch.randn(2, 1, 4, 4))
     with pytest.raises(sw.SignwiseError, match=r"operation 2 \(dense\) has no integer form"):
-        sw.export.integer_plan(program, torch.randn(8, 1, 4, 4).numpy())
+        program.to_integers(torch.randn(8, 1, 4, 4).numpy())
 
 
 def test_ternary_weights_have_three_values_and_pass_the_gradient_on() -> None:

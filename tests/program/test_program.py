@@ -15,7 +15,7 @@ from signwise.errors import SignwiseError
 from signwise.program import Program
 from signwise.program import operations as ops
 from signwise.program import program as program_module
-from signwise.program.program import error_rate, error_text
+from signwise.program.measures import error_rate, error_text
 from signwise.runtime.session import Session
 
 sample: Program = runpy.run_path(str(Path(__file__).parents[1] / "fuzz_file.py"))["sample_program"]()

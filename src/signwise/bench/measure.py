@@ -26,7 +26,8 @@ from signwise.bench.network import Network, listed
 from signwise.bench.timing import Timing, alternate, bare_bytes, best_seconds
 from signwise.errors import SignwiseError
 from signwise.program import load
-from signwise.program.program import Examples, error_rate
+from signwise.program.measures import error_rate
+from signwise.program.program import Examples
 
 _ILLEGAL_INSTRUCTION = "Illegal instruction"
 

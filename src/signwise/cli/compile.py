@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from signwise.compiler import compile as compile_model
-    from signwise.program.program import error_text, times_smaller
+    from signwise.program.measures import error_text, times_smaller
     from signwise.training.data import load_images
     from signwise.training.run_folder import load_run, recorded_data
 
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"test {name}: {text}")
     program.save(out)
     size = out.stat().st_size
-    print(f"{out}: {size:,} bytes, {times_smaller(program, size)}")
+    print(f"{out}: {size:,} bytes, {times_smaller(program.float32_bytes, size)}")
     print(f"next: {command()} inspect {shlex.quote(str(out))}")
     return 0
 

@@ -89,7 +89,7 @@ def _onnx(program: Program, out: Path, arguments: argparse.Namespace) -> list[st
 
 def _c(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
     from signwise import datasets, export
-    from signwise.program.program import error_text
+    from signwise.program.measures import error_text
 
     if arguments.calibrate < 1 or arguments.validate < 0:
         raise SignwiseError("--calibrate must be at least 1 and --validate at least 0")

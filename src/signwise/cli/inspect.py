@@ -9,7 +9,8 @@ from typing import Any
 
 from signwise import shipped
 from signwise.cli.paths import load_program
-from signwise.program.program import Program, Row, times_smaller
+from signwise.program.measures import Row, times_smaller
+from signwise.program.program import Program
 from signwise.text import aligned
 
 _EXAMPLES = """examples:
@@ -59,7 +60,7 @@ def describe(program: Program, size: int) -> str:
         f"bytes   {size:,}: tensors {program.nbytes:,}, header {size - program.nbytes:,}",
     ]
     if weights := sum(row.weights for row in rows):
-        lines.append(f"        {8 * size / weights:.2f} bits per weight, {times_smaller(program, size)}")
+        lines.append(f"        {8 * size / weights:.2f} bits per weight, {times_smaller(program.float32_bytes, size)}")
     if program.about:
         lines += ["", _about(program)]
     return "\n".join(lines)

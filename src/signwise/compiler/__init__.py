@@ -27,7 +27,8 @@ from signwise.compiler.verify import refuse_other_outputs, unwrapped
 from signwise.errors import SignwiseError
 from signwise.layers import float_class
 from signwise.packing.pack import deployed_layers
-from signwise.program.program import Program, error_text
+from signwise.program.measures import error_text
+from signwise.program.program import Program
 
 __all__ = ["Obstacle", "can_compile", "compile"]
 

@@ -18,10 +18,9 @@ import numpy.typing as npt
 from signwise.errors import SignwiseError
 from signwise.export.browser import wasm
 from signwise.export.c_source import Source, to_c
-from signwise.export.integer import Plan
-from signwise.export.integer_planner import integer_plan
 from signwise.export.onnx_model import to_onnx
 from signwise.program.file import write_file
+from signwise.program.integers.program import IntegerProgram
 from signwise.program.program import Program
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from signwise.export.gguf_file import gguf
 
-__all__ = ["Plan", "Source", "c", "gguf", "integer_plan", "onnx", "to_c", "to_onnx", "wasm"]
+__all__ = ["Source", "c", "gguf", "onnx", "to_c", "to_onnx", "wasm"]
 
 
 def onnx(
@@ -57,7 +56,7 @@ def onnx(
 
 
 def c(
-    program: Union[Program, nn.Module, Plan],
+    program: Union[Program, nn.Module, IntegerProgram],
     folder: str | PathLike[str],
     examples: Union[Tensor, npt.NDArray[Any], None] = None,
     *,
@@ -72,10 +71,10 @@ def c(
     and the two files that all networks share, ``signwise_kernels.h`` and ``signwise_kernels.c``.
 
     Args:
-        program: what to write, a PyTorch model to compile first, or a plan from :func:`integer_plan`.
+        program: an integer program, which is written as it is; a program or a PyTorch model becomes one first.
         folder: where the files go; it is made if it does not exist.
         examples: typical inputs to choose the scales of 8-bit values on, ``(count, *input_shape)``; a hundred are
-            plenty. A plan needs none.
+            plenty. An integer program needs none.
         name: of the files, and the beginning of every name in them.
 
     Returns:
@@ -92,10 +91,10 @@ def c(
         ...     sw.export.c(sw.Program.load("lenet5-mnist-1bit"), folder, digits).weight_bytes
         61763
     """
-    if not isinstance(program, Plan):
+    if not isinstance(program, IntegerProgram):
         if examples is None:
             raise SignwiseError("C needs examples=, typical inputs to choose the scales of 8-bit values on")
-        program = integer_plan(_compiled(program, examples), np.asarray(examples))
+        program = _compiled(program, examples).to_integers(np.asarray(examples))
     source, place = to_c(program, name), Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -109,6 +108,8 @@ def c(
 def _compiled(program: Union[Program, nn.Module], example_input: Union[Tensor, npt.NDArray[Any], None]) -> Program:
     if isinstance(program, Program):
         return program
+    if isinstance(program, IntegerProgram):
+        raise SignwiseError("an integer program exports to C alone: for ONNX take the program that it was made from")
     if example_input is None:
         raise SignwiseError("exporting a model needs example_input=, one batch of the right shape")
     from signwise.compiler import compile as compile_model  # needs PyTorch, which exporting a program does not

@@ -14,6 +14,7 @@ from pathlib import Path
 import signwise
 from signwise.errors import SignwiseError
 from signwise.program.file import write_file
+from signwise.program.integers.program import IntegerProgram
 from signwise.program.program import Program
 
 RUNTIME = ("signwise.wasm", "signwise.js", "file.js", "operations.js", "signwise.d.ts")
@@ -34,7 +35,9 @@ def wasm(programs: Mapping[str, Program], folder: str | PathLike[str]) -> list[P
         SignwiseError: the runtime was not built, or a name is no file name.
     """
     source, target = web_folder(), Path(folder)
-    for name in programs:
+    for name, program in programs.items():
+        if isinstance(program, IntegerProgram):
+            raise SignwiseError(f"{name} is an integer program, which browsers do not run: take what it was made from")
         if Path(name).name != name or name in ("", ".", ".."):
             raise SignwiseError(f"a program's name becomes the name of its file, got {name!r}")
     contents = {name: (source / name).read_bytes() for name in (*RUNTIME, *PAGE)}

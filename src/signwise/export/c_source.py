@@ -8,8 +8,9 @@ then the values, where two values share bytes if no step needs both.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -19,10 +20,24 @@ import numpy.typing as npt
 
 from signwise import __version__
 from signwise.errors import SignwiseError
-from signwise.export.integer import AnyStep, Bytes, Layer, Plan, Pool, Rescale, Sum
+from signwise.program.integers.program import IntegerProgram
+from signwise.program.integers.steps import (
+    Add,
+    Image,
+    Join,
+    Layer,
+    Mean,
+    Pool,
+    Rescale,
+    Step,
+    high_of,
+    zero_of,
+)
+from signwise.program.operations import Quantized
 
 KERNELS = ("signwise_kernels.h", "signwise_kernels.c")
 WINDOW = 16  # terms per word of signs
+WINDOWS_PER_SUM = 16  # columns of a kernel whose sums fit 16 bits
 LANES, SLOTS = 4, 8  # columns of a result that are computed together, and of an image that they may see
 
 
@@ -41,43 +56,42 @@ class Source:
     arena_bytes: int
 
 
-def to_c(plan: Plan, name: str = "net") -> Source:
+def to_c(program: IntegerProgram, name: str = "net") -> Source:
     """The C files of an integer program.
 
     Args:
-        plan: the program.
+        program: the program.
         name: of the files and the beginning of all names in them; a C identifier in lower case.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise SignwiseError(f"name must be a C identifier in lower case, such as net, got {name!r}")
-    return _Writer(plan, name).source()
+    return _Writer(program, name).source()
 
 
 class _Writer:
-    def __init__(self, plan: Plan, name: str) -> None:
-        self.plan, self.name = plan, name
+    def __init__(self, program: IntegerProgram, name: str) -> None:
+        self.program, self.name = program, name
         self.constants: list[str] = []
         self.calls: list[str] = []
         self.weight_bytes = 0
-        self.scratch = 4 * max((_scratch_words(step) for step in plan.steps), default=0)
-        self.places = _places(plan, self.scratch)
-        last = plan.steps[-1]
-        assert isinstance(last, Layer)
-        self.outputs = int(np.prod(_result_size(plan, last))) * len(last.weight)
+        self.scratch = 4 * max(_scratch_words(step, self._reads(step)[0]) for step in program.steps)
+        self.sizes = [math.prod(image) for image in program.images]
+        self.places = _places(program.steps, self.sizes, self.scratch)
 
     def source(self) -> Source:
-        seen: set[int] = {0}
-        for number, step in enumerate(self.plan.steps, start=1):
-            self._step(step, f"step{number}", fresh=step.makes not in seen)
-            seen.add(step.makes)
-        arena = max(
-            (place + value.size for number, place in self.places.items() if (value := self.plan.values[number])),
-            default=self.scratch,
-        )
+        for number, step in enumerate(self.program.steps, start=1):
+            self._step(step, f"step{number}", number)
+        arena = max(place + self.sizes[number] for number, place in self.places.items())
         files = {f"{self.name}.h": self._header(arena), f"{self.name}.c": self._body()}
         folder = resources.files("signwise.export.microcontroller")
         files |= {file: (folder / file).read_text(encoding="utf-8") for file in KERNELS}
         return Source(files=files, weight_bytes=self.weight_bytes, arena_bytes=(arena + 3) // 4 * 4)
+
+    def _reads(self, step: Step) -> list[Image]:
+        return [self.program.images[value] for value in step.inputs]
+
+    def _type(self, value: int) -> Quantized | None:
+        return self.program.input_type if value == 0 else self.program.steps[value - 1].out
 
     # Constants
 
@@ -88,58 +102,49 @@ class _Writer:
         self.constants.append(f"static const {kind} {name}[{flat.size}] = {{\n    " + ",\n    ".join(lines) + "\n};\n")
         return name
 
-    def _layer(self, layer: Layer, name: str) -> str:
-        plan = self.plan
-        read = plan.values[layer.inputs[0]]
-        assert read is not None
-        channels, height, width = read.shape if layer.name == "conv" else (read.size, 1, 1)
-        into = plan.values[layer.makes]
-        rows, columns = _result_size(plan, layer)
-        if layer.binary:
-            words = block_words(layer) if takes_blocks(layer) else sign_words(layer)
+    def _layer(self, layer: Layer, name: str, made: Image) -> str:
+        read, kind = self._reads(layer)[0], self._type(layer.inputs[0])
+        assert kind is not None
+        channels, height, width = layer.image(read)
+        if layer.bits == 1:
+            words = block_words(layer, read) if takes_blocks(layer, read) else sign_words(layer, read)
             weights = self._constant("uint16_t", f"{name}_weights", words)
         else:
-            weights = self._constant("int8_t", f"{name}_weights", byte_rows(layer))
-        fixed = layer.fixed
-        residual = int(fixed.multipliers[1].reshape(-1)[0]) if len(fixed.multipliers) == 2 else 0
+            weights = self._constant("int8_t", f"{name}_weights", byte_rows(layer, read))
         fields = {
             "height": height,
             "width": width,
             "channels": channels,
-            "out_height": rows,
-            "out_width": columns,
-            "filters": len(layer.weight),
+            "out_height": made[1],
+            "out_width": made[2],
+            "filters": layer.filters,
             "groups": layer.groups,
-            "kernel_height": layer.window.kernel[0],
-            "kernel_width": layer.window.kernel[1],
-            "stride_y": layer.window.stride[0],
-            "stride_x": layer.window.stride[1],
-            "dilation_y": layer.window.dilation[0],
-            "dilation_x": layer.window.dilation[1],
-            "top": layer.window.padding[0],
-            "left": layer.window.padding[1],
+            "kernel_height": layer.kernel[0],
+            "kernel_width": layer.kernel[1],
+            "stride_y": layer.stride[0],
+            "stride_x": layer.stride[1],
+            "dilation_y": layer.dilation[0],
+            "dilation_x": layer.dilation[1],
+            "top": layer.padding[0],
+            "left": layer.padding[1],
             "pool_y": layer.pool[0],
             "pool_x": layer.pool[1],
-            "zero": layer.zero,
-            "low": layer.low,
-            "high": 255 if into is None else into.high,
-            "shift": fixed.shift,
-            "residual_multiplier": residual,
+            "zero": zero_of(kind),
+            "low": _low(layer),
+            "high": 255 if layer.out is None else high_of(layer.out),
+            "shift": layer.shift,
+            "residual_multiplier": layer.residual_multiplier or 0,
         }
         pointers = {
             "weights": weights,
-            "multipliers": self._constant("int16_t", f"{name}_multipliers", fixed.multipliers[0]),
-            "offsets": self._constant("int32_t", f"{name}_offsets", fixed.offsets),
+            "multipliers": self._constant("int16_t", f"{name}_multipliers", layer.multipliers),
+            "offsets": self._constant("int32_t", f"{name}_offsets", layer.offsets),
         }
-        return self._struct("signwise_layer", name, fields, pointers, wide=7)
+        return self._struct("signwise_layer", name, {**fields, **pointers})
 
-    def _struct(self, kind: str, name: str, fields: dict[str, int], pointers: dict[str, str], *, wide: int) -> str:
-        """A constant structure, whose first ``wide`` fields have 16 bits and the others 8."""
-        for number, (field, value) in enumerate(fields.items()):
-            bits = 16 if number < wide else 8
-            if field not in ("residual_multiplier", "multiplier", "offset") and not 0 <= value < 2**bits:
-                raise SignwiseError(f"the C kernels take {field} up to {2**bits - 1}, got {value}")
-        entries = [f".{field} = {value}" for field, value in {**fields, **pointers}.items()]
+    def _struct(self, kind: str, name: str, fields: Mapping[str, object]) -> str:
+        """A constant structure; whatever an integer program has fits into its fields."""
+        entries = [f".{field} = {value}" for field, value in fields.items()]
         self.constants.append(f"static const {kind} {name} = {{\n    " + ",\n    ".join(entries) + "\n};\n")
         return name
 
@@ -148,76 +153,93 @@ class _Writer:
     def _at(self, value: int) -> str:
         return f"bytes + {self.places[value]}"
 
-    def _step(self, step: AnyStep, name: str, *, fresh: bool) -> None:
-        reads = [self._at(value) for value in step.inputs]
-        into = self.plan.values[step.makes]
-        out = "NULL" if into is None else self._at(step.makes)
+    def _step(self, step: Step, name: str, number: int) -> None:
+        reads, made = [self._at(value) for value in step.inputs], self.program.images[number]
+        out = "NULL" if step.out is None else self._at(number)
         if isinstance(step, Layer):
-            binary = "signwise_binary_layer" if takes_blocks(step) else "signwise_any_binary_layer"
-            kernel = binary if step.binary else "signwise_byte_layer"
+            blocks = takes_blocks(step, self._reads(step)[0])
+            binary = "signwise_binary_layer" if blocks else "signwise_any_binary_layer"
+            kernel = binary if step.bits == 1 else "signwise_byte_layer"
             residual = reads[1] if len(reads) == 2 else "NULL"
-            scores = "output" if into is None else "NULL"
-            arguments = [f"&{self._layer(step, name)}", reads[0], residual, out, scores, "scratch"]
-            self.calls.append(f"{kernel}({', '.join(arguments)});")
-            return
-        assert into is not None
-        fixed = step.fixed
-        read = self.plan.values[step.inputs[0]]
-        assert read is not None
-        if isinstance(step, Pool):
-            kernel = "signwise_mean_pool" if step.mean else "signwise_max_pool"
-            self.calls.append(f"{kernel}(&{self._pool(step, name, read, into)}, {reads[0]}, {out});")
+            scores = "output" if step.out is None else "NULL"
+            self._call(kernel, f"&{self._layer(step, name, made)}", reads[0], residual, out, scores, "scratch")
+        elif isinstance(step, Pool):
+            kernel = "signwise_mean_pool" if isinstance(step, Mean) else "signwise_max_pool"
+            self._call(kernel, f"&{self._pool(step, name, made)}", reads[0], out)
+        elif isinstance(step, Add):
+            multipliers = self._constant("int16_t", f"{name}_multipliers", np.array(step.multipliers))
+            self._call("signwise_add", *reads, out, f"{math.prod(made)}u", multipliers, str(step.offset), *_tail(step))
         elif isinstance(step, Rescale):
-            channels, height, width = read.shape
-            multipliers = self._constant("int16_t", f"{name}_multipliers", fixed.multipliers[0])
-            offsets = self._constant("int32_t", f"{name}_offsets", fixed.offsets)
-            if fresh and channels < into.shape[0]:
-                self.calls.append(f"signwise_fill({out}, {into.size}u, {into.zero}u);")
-            numbers = [height * width, channels, into.shape[0], step.first]
-            by = 1 if fixed.offsets.size > 1 else 0
-            tail = [multipliers, offsets, f"{by}u", f"{fixed.shift}u", f"{step.low}u", f"{into.high}u"]
-            arguments = [reads[0], out, *(f"{number}u" for number in numbers), *tail]
-            self.calls.append(f"signwise_rescale({', '.join(arguments)});")
+            by = 1 if step.offsets.size > 1 else 0
+            self._rescale(reads[0], out, made, made[0], 0, self._fixed(step, name), by, _tail(step))
         else:
-            assert isinstance(step, Sum)
-            pair = np.array([int(multiplier.reshape(-1)[0]) for multiplier in fixed.multipliers])
-            multipliers = self._constant("int16_t", f"{name}_multipliers", pair)
-            offset = int(fixed.offsets.reshape(-1)[0])
-            tail = [multipliers, str(offset), f"{fixed.shift}u", f"{step.low}u", f"{into.high}u"]
-            self.calls.append(f"signwise_add({', '.join([*reads, out, f'{into.size}u', *tail])});")
+            assert isinstance(step, Join)
+            self._join(step, name, reads, out, made)
 
-    def _pool(self, pool: Pool, name: str, read: Bytes, into: Bytes) -> str:
+    def _fixed(self, step: Rescale | Join, name: str) -> tuple[str, str]:
+        """The names of the constants with the multipliers and offsets of a step."""
+        multipliers = self._constant("int16_t", f"{name}_multipliers", np.array(step.multipliers))
+        return multipliers, self._constant("int32_t", f"{name}_offsets", np.array(step.offsets))
+
+    def _join(self, step: Join, name: str, reads: list[str], out: str, made: Image) -> None:
+        assert step.out is not None
+        if step.before or step.after:
+            self._call("signwise_fill", out, f"{math.prod(made)}u", f"{zero_of(step.out)}u")
+        first, (multipliers, offsets) = step.before, self._fixed(step, name)
+        for part, (read, image) in enumerate(zip(reads, self._reads(step), strict=True)):
+            constants = (f"{multipliers} + {part}", f"{offsets} + {part}") if part else (multipliers, offsets)
+            tail = [f"{step.shifts[part]}u", "0u", f"{high_of(step.out)}u"]
+            self._rescale(read, out, made, image[0], first, constants, 0, tail)
+            first += image[0]
+
+    def _rescale(
+        self,
+        read: str,
+        out: str,
+        made: Image,
+        channels: int,
+        first: int,
+        constants: tuple[str, str],
+        by: int,
+        tail: list[str],
+    ) -> None:
+        numbers = [f"{number}u" for number in (made[1] * made[2], channels, made[0], first)]
+        self._call("signwise_rescale", read, out, *numbers, *constants, f"{by}u", *tail)
+
+    def _call(self, kernel: str, *arguments: str) -> None:
+        self.calls.append(f"{kernel}({', '.join(arguments)});")
+
+    def _pool(self, pool: Pool, name: str, made: Image) -> str:
+        (channels, height, width), kind = self._reads(pool)[0], self._type(pool.inputs[0])
+        assert kind is not None and pool.out is not None
         fields = {
-            "height": read.shape[1],
-            "width": read.shape[2],
-            "channels": read.shape[0],
-            "out_height": into.shape[1],
-            "out_width": into.shape[2],
-            "kernel_height": pool.window.kernel[0],
-            "kernel_width": pool.window.kernel[1],
-            "stride_y": pool.window.stride[0],
-            "stride_x": pool.window.stride[1],
-            "top": pool.window.padding[0],
-            "left": pool.window.padding[1],
-            "zero": pool.zero,
-            "high": into.high,
-            "shift": pool.fixed.shift,
-            "multiplier": int(pool.fixed.multipliers[0].reshape(-1)[0]) if pool.mean else 0,
-            "offset": int(pool.fixed.offsets.reshape(-1)[0]),
+            "height": height,
+            "width": width,
+            "channels": channels,
+            "out_height": made[1],
+            "out_width": made[2],
+            "kernel_height": pool.kernel[0],
+            "kernel_width": pool.kernel[1],
+            "stride_y": pool.stride[0],
+            "stride_x": pool.stride[1],
+            "top": pool.padding[0],
+            "left": pool.padding[1],
         }
-        return self._struct("signwise_pool", name, fields, {}, wide=7)
+        if isinstance(pool, Mean):
+            fields |= {"zero": zero_of(kind), "high": high_of(pool.out), "shift": pool.shift}
+            fields |= {"multiplier": pool.multiplier, "offset": pool.offset}
+        return self._struct("signwise_pool", name, fields)
 
     # Files
 
     def _header(self, arena: int) -> str:
-        first, upper = self.plan.values[0], self.name.upper()
-        assert first is not None
-        channels, height, width = first.shape
+        first, upper = self.program.input_type, self.name.upper()
+        channels, height, width = self.program.images[0]
         return f"""/* Written by signwise {__version__}. A call of {self.name}_run is one inference, in integers alone.
  *
  * input: {height} x {width} x {channels} (height, width, channels) signed bytes; x stands for
- *        {first.scale:.9g} * (x + {128 - first.zero}){_pixel_note(first)}.
- * output: {self.outputs} scores in steps of {self.plan.output_scale:.9g}; the largest is the answer.
+ *        {first.scale:.9g} * (x + {128 - zero_of(first)}){_pixel_note(first)}.
+ * output: {self.sizes[-1]} scores in steps of {self.program.output_scale:.9g}; the largest is the answer.
  * arena: {upper}_ARENA_BYTES of memory, aligned to 4 bytes; nothing in it has to last between calls.
  * Returns 0, or -1 if a pointer is NULL or the arena is not aligned.
  */
@@ -226,8 +248,8 @@ class _Writer:
 
 #include <stdint.h>
 
-#define {upper}_INPUT_BYTES {first.size}
-#define {upper}_OUTPUTS {self.outputs}
+#define {upper}_INPUT_BYTES {self.sizes[0]}
+#define {upper}_OUTPUTS {self.sizes[-1]}
 #define {upper}_ARENA_BYTES {(arena + 3) // 4 * 4}
 
 int {self.name}_run(const int8_t *input, int32_t *output, void *arena);
@@ -236,9 +258,7 @@ int {self.name}_run(const int8_t *input, int32_t *output, void *arena);
 """
 
     def _body(self) -> str:
-        first = self.plan.values[0]
-        assert first is not None
-        calls = "\n        ".join([f"signwise_input(input, {self._at(0)}, {first.size}u);", *self.calls])
+        calls = "\n        ".join([f"signwise_input(input, {self._at(0)}, {self.sizes[0]}u);", *self.calls])
         constants = "\n".join(self.constants)
         return f"""/* Written by signwise {__version__}; see {self.name}.h. */
 #include "{self.name}.h"
@@ -262,78 +282,76 @@ int {self.name}_run(const int8_t *input, int32_t *output, void *arena)
 """
 
 
-def takes_blocks(layer: Layer) -> bool:
+def takes_blocks(layer: Layer, read: Image) -> bool:
     """Whether ``signwise_binary_layer`` takes a layer; ``signwise_any_binary_layer`` takes all."""
-    if not layer.binary or layer.name != "conv":  # a dense layer has one pixel, and most of the lanes would be idle
+    if layer.bits != 1 or layer.flatten:  # a dense layer has one pixel, and most of the lanes would be idle
         return False
-    width, channels = layer.weight.shape[2:]
-    fits = (LANES - 1) + -(-width // layer.window.stride[1]) <= SLOTS
-    return fits and layer.groups == 1 and channels % WINDOW == 0 and layer.window.dilation[1] == 1
+    width, channels = layer.weight_shape(read)[2:]
+    fits = (LANES - 1) + -(-width // layer.stride[1]) <= SLOTS and width <= WINDOWS_PER_SUM
+    return fits and layer.groups == 1 and channels % WINDOW == 0 and layer.dilation[1] == 1
 
 
-def block_words(layer: Layer) -> npt.NDArray[np.uint16]:
+def block_words(layer: Layer, read: Image) -> npt.NDArray[np.uint16]:
     """The signs as ``signwise_binary_layer`` reads them: ``(blocks of 16 channels, kh, kw, filters)``."""
-    bits = np.packbits(layer.weight > 0, axis=3, bitorder="little").view("<u2")  # (filters, kh, kw, blocks)
+    signs = layer.whole_weight(read) > 0
+    bits = np.packbits(signs, axis=3, bitorder="little").view("<u2")  # (filters, kh, kw, blocks)
     return np.ascontiguousarray(bits.transpose(3, 1, 2, 0), np.uint16)
 
 
-def byte_rows(layer: Layer) -> npt.NDArray[np.int8]:
+def byte_rows(layer: Layer, read: Image) -> npt.NDArray[np.int8]:
     """Weights of 8 bits as the kernel reads them: ``(groups, terms, filters of a group)``, and 3 bytes behind them."""
-    rows = layer.weight.reshape(layer.groups, len(layer.weight) // layer.groups, -1)
+    rows = layer.whole_weight(read).reshape(layer.groups, layer.filters // layer.groups, -1)
     return np.pad(rows.transpose(0, 2, 1).reshape(-1), (0, LANES - 1))
 
 
-def sign_words(layer: Layer) -> npt.NDArray[np.uint16]:
+def sign_words(layer: Layer, read: Image) -> npt.NDArray[np.uint16]:
     """The signs as ``signwise_any_binary_layer`` reads them: ``(groups, words, filters of a group)``."""
-    filters = len(layer.weight) // layer.groups
-    rows = layer.weight.reshape(layer.groups, filters, -1) > 0
+    filters = layer.filters // layer.groups
+    rows = layer.whole_weight(read).reshape(layer.groups, filters, -1) > 0
     padded = np.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % WINDOW)))
     packed = np.packbits(padded, axis=2, bitorder="little").reshape(layer.groups, filters, -1, 2)
     words = packed.view("<u2")[..., 0]
     return np.ascontiguousarray(words.transpose(0, 2, 1), np.uint16)
 
 
-def _pixel_note(first: Bytes) -> str:
-    return ", so a raw pixel p from 0 to 255 goes in as p - 128" if (first.scale, first.zero) == (1.0, 0) else ""
+def _pixel_note(first: Quantized) -> str:
+    return ", so a raw pixel p from 0 to 255 goes in as p - 128" if (first.type, first.scale) == ("uint8", 1.0) else ""
 
 
-def _result_size(plan: Plan, layer: Layer) -> tuple[int, int]:
-    """Height and width of a layer's result, after its pool."""
-    into, read = plan.values[layer.makes], plan.values[layer.inputs[0]]
-    if into is not None:
-        return into.shape[1], into.shape[2]
-    assert read is not None
-    if layer.name != "conv":
-        return 1, 1
-    rows, columns = layer.window.patches(np.zeros((1, *read.shape[1:], 1), np.uint8), 0).shape[1:3]
-    return rows, columns
+def _low(step: Layer | Rescale | Add) -> int:
+    """The smallest byte of the result."""
+    return zero_of(step.out) if step.relu and step.out is not None else 0
 
 
-def _scratch_words(step: AnyStep) -> int:
+def _tail(step: Rescale | Add) -> list[str]:
+    """The last arguments of a kernel: how a sum becomes a byte."""
+    assert step.out is not None
+    return [f"{step.shift}u", f"{_low(step)}u", f"{high_of(step.out)}u"]
+
+
+def _scratch_words(step: Step, read: Image) -> int:
     """32-bit words of scratch memory, as the macros of the kernels count them."""
     if not isinstance(step, Layer):
         return 0
-    filters = len(step.weight) // step.groups
-    if not step.binary:
-        return filters + 4 + (int(np.prod(step.weight.shape[1:])) + 3) // 4
-    return 528 + 12 * filters if takes_blocks(step) else 80 + 3 * filters
+    filters = step.filters // step.groups
+    if step.bits == 8:
+        return filters + 4 + (step.weight.shape[1] + 3) // 4
+    return 528 + 12 * filters if takes_blocks(step, read) else 80 + 3 * filters
 
 
-def _places(plan: Plan, start: int) -> dict[int, int]:
-    """The place of every value in the arena: the largest first, each as low as the values of its time allow."""
-    born, dies = {0: 0}, {}
-    for number, step in enumerate(plan.steps, start=1):
-        born.setdefault(step.makes, number)
+def _places(steps: Sequence[Step], sizes: Sequence[int], start: int) -> dict[int, int]:
+    """The place of every value but the outputs in the arena: the largest first, each as low as its time allows."""
+    dies = {value: value for value in range(len(steps))}  # a value that nobody reads
+    for number, step in enumerate(steps, start=1):
         dies.update(dict.fromkeys(step.inputs, number))
-    sized = {number: value.size for number in born if (value := plan.values[number]) is not None}
 
     def meets(first: int, second: int) -> bool:
-        return born[first] <= dies[second] and born[second] <= dies[first]
+        return first <= dies[second] and second <= dies[first]
 
     places: dict[int, int] = {}
-    for number in sorted(sized, key=lambda each: (-sized[each], each)):
-        taken = sorted((places[other], places[other] + sized[other]) for other in places if meets(number, other))
-        places[number] = _lowest(taken, sized[number], start)
+    for number in sorted(dies, key=lambda each: (-sizes[each], each)):
+        taken = sorted((places[other], places[other] + sizes[other]) for other in places if meets(number, other))
+        places[number] = _lowest(taken, sizes[number], start)
     return places
 
 

@@ -11,28 +11,38 @@ import json
 import os
 import reprlib
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
+from signwise import shipped
 from signwise.atomic import atomic_write
 from signwise.errors import FormatError, SignwiseError
 from signwise.program.checks import LARGEST_ENDS, LARGEST_OPERATIONS, Input
 from signwise.program.operations import KINDS, Operation, Quantized, Tensors, check_integer
 
 VERSIONS = (1, 2)
+INTEGER_VERSIONS = (3,)  # of programs in integers alone
 KEY = "signwise"
 LARGEST_HEADER = 2**24
 # About twice what 4096 operations need, with 64 inputs or three tensors each.
 LARGEST_JSON_LISTS = 2**17
 LARGEST_JSON_VALUES = 2**19
 
-_TYPES = {np.dtype(np.float32): "F32", np.dtype(np.uint8): "U8"}
+_TYPES = {
+    np.dtype(np.float32): "F32",
+    np.dtype(np.int32): "I32",
+    np.dtype(np.int16): "I16",
+    np.dtype(np.int8): "I8",
+    np.dtype(np.uint8): "U8",
+}
+
+T = TypeVar("T")
 
 
 def write_file(path: str | PathLike[str], data: bytes) -> None:
@@ -58,27 +68,42 @@ def read_file(path: str | PathLike[str]) -> bytes:
         raise SignwiseError(f"cannot read {fspath(path)!r}: larger than the memory") from None
 
 
+def load(source: str | PathLike[str], decode: Callable[[bytes], T]) -> T:
+    """What ``decode`` makes of a file; any defect is a :class:`FormatError` that names the file.
+
+    Args:
+        source: a path, or the name of a shipped program.
+        decode: from the bytes of the file.
+    """
+    path = shipped.resolve(source)
+    data = read_file(path)
+    try:
+        return decode(data)
+    except FormatError as error:
+        raise FormatError(f"{fspath(path)!r}: {error}") from None
+
+
 def encode(text: str, tensors: Tensors) -> bytes:
     """The bytes of the file.
 
     Args:
-        text: of the program, from :func:`write_document`.
-        tensors: float32 and uint8, by name.
+        text: of the program, from :func:`write_document` or of an integer program.
+        tensors: float32 and uint8, or integers of 8 to 32 bits, by name.
 
     Example:
         >>> decode(encode("{}", {"w": np.zeros(2, np.uint8)}))
         ('{}', {'w': array([0, 0], dtype=uint8)})
     """
     header: dict[str, Any] = {"__metadata__": {KEY: text}}
-    # float32 first, so that every number is aligned when the file is mapped into memory.
-    names = sorted(tensors, key=lambda name: (tensors[name].dtype != np.float32, name))
+    # The widest numbers first, so that every number is aligned when the file is mapped into memory.
+    names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     parts, end = [], 0
     for name in names:
         tensor = tensors[name]
         start, end = end, end + tensor.nbytes
         header[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
         parts.append(tensor.astype(tensor.dtype.newbyteorder("<"), copy=False).tobytes())
-    head = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    head = json_text(header).encode("ascii")
     head += b" " * (-len(head) % 8)
     return b"".join([len(head).to_bytes(8, "little"), head, *parts])
 
@@ -91,9 +116,11 @@ def decode(data: bytes) -> tuple[str, dict[str, npt.NDArray[Any]]]:
         raise FormatError(f"a safetensors file without a program: its metadata has no text under {KEY!r}")
     if len(metadata) != 1:
         raise FormatError(f"the metadata must have the key {KEY!r} alone, got {reprlib.repr(sorted(metadata))}")
+    types = list(_TYPES.values())
     for name, entry in header.items():
-        if not isinstance(entry, dict) or entry.get("dtype") not in ("F32", "U8"):
-            raise FormatError(f"tensor {reprlib.repr(name)} must have dtype F32 or U8, got {reprlib.repr(entry)}")
+        if not isinstance(entry, dict) or entry.get("dtype") not in types:
+            known = f"{', '.join(types[:-1])} or {types[-1]}"
+            raise FormatError(f"tensor {reprlib.repr(name)} must have dtype {known}, got {reprlib.repr(entry)}")
     return metadata[KEY], _read_tensors(data)
 
 
@@ -170,25 +197,28 @@ def write_document(document: Document, version: int) -> str:
         types = [given.type for given in document.inputs]
         listed = [{"shape": shape, "type": kind} for shape, kind in zip(shapes, types, strict=True)]
         written |= {"inputs": listed, "outputs": list(document.outputs)}
-    return json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json_text(written)
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """The one spelling of a JSON object: sorted keys, no spaces, ASCII."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def read_document(text: str) -> tuple[Document, int]:
     """The inverse of :func:`write_document`: the program, and the version of its file."""
-    document = _parse(text)
-    # The version first: a newer file may differ in everything else.
-    version = document.get("version")
-    check_integer("version", version, 1, 10**9)
+    document, version = parse_document(text)
     if version not in VERSIONS:
-        needed = f"a signwise that reads file version {version}, this one reads versions up to {VERSIONS[-1]}"
-        raise FormatError(f"the file needs {needed}: install a newer signwise")
+        raise FormatError(
+            "the file holds a program in integers alone: signwise.load, eval, inspect and export --to c take it; "
+            "everything else takes the program that it was made from"
+        )
     ends = {"input", "output"} if version == 1 else {"inputs", "outputs"}
-    _check_keys("the program", document, {"version", "about", "ops", *ends})
+    check_keys("the program", document, {"version", "about", "ops", *ends})
     operations = document["ops"]
     if not isinstance(operations, list) or len(operations) > LARGEST_OPERATIONS:
         raise FormatError(f"ops must be a list of at most {LARGEST_OPERATIONS}, got {reprlib.repr(operations)}")
-    if not isinstance(document["about"], dict):
-        raise FormatError(f"about must hold text by keyword, got {reprlib.repr(document['about'])}")
+    check_about(document["about"])
     inputs, outputs = _read_ends(document, version)
     read = tuple(_read_operation(index, operation, version) for index, operation in enumerate(operations))
     return Document(inputs, read, outputs, document["about"]), version
@@ -196,8 +226,8 @@ def read_document(text: str) -> tuple[Document, int]:
 
 def _read_ends(document: Mapping[str, Any], version: int) -> tuple[tuple[Input, ...], tuple[int, ...]]:
     if version == 1:
-        _check_keys("input", document["input"], {"shape"})
-        shape = _tuple(document["input"]["shape"])
+        check_keys("input", document["input"], {"shape"})
+        shape = as_tuple(document["input"]["shape"])
         if not isinstance(shape, tuple) or len(shape) not in (1, 3):
             raise FormatError(f"input shape must be [features] or [channels, height, width], got {reprlib.repr(shape)}")
         return (Input(shape=shape),), (document["output"],)
@@ -206,13 +236,15 @@ def _read_ends(document: Mapping[str, Any], version: int) -> tuple[tuple[Input, 
             raise FormatError(f"{what} must be a list of 1 to {LARGEST_ENDS}, got {reprlib.repr(document[what])}")
     inputs = []
     for given in document["inputs"]:
-        _check_keys("an input", given, {"shape", "type"})
-        inputs.append(Input(shape=_tuple(given["shape"]), type=given["type"]))
+        check_keys("an input", given, {"shape", "type"})
+        inputs.append(Input(shape=as_tuple(given["shape"]), type=given["type"]))
     return tuple(inputs), tuple(document["outputs"])
 
 
 def check_about(about: Mapping[str, str]) -> dict[str, str]:
     """The free text by keyword, sorted; a :class:`FormatError` where it could disturb a terminal."""
+    if not isinstance(about, Mapping):
+        raise FormatError(f"about must hold text by keyword, got {reprlib.repr(about)}")
     for keyword, text in about.items():
         if not all(isinstance(part, str) and part.replace("\n", "").isprintable() for part in (keyword, text)):
             found = f"{reprlib.repr(keyword)}: {reprlib.repr(text)}"
@@ -223,7 +255,7 @@ def check_about(about: Mapping[str, str]) -> dict[str, str]:
 def _write_operation(operation: Operation, version: int) -> dict[str, Any]:
     written: dict[str, Any] = {"op": operation.kind, "in": list(operation.inputs), "out": None}
     if operation.out is not None:
-        written["out"] = {"type": operation.out.type, "scale": operation.out.scale}
+        written["out"] = write_quantized(operation.out)
     for name in operation.attributes(version):
         value = getattr(operation, name)
         written[name] = list(value) if isinstance(value, tuple) else value
@@ -239,36 +271,40 @@ def _read_operation(index: int, written: object, version: int) -> Operation:
     kind = kinds[written["op"]]
     attributes = kind.attributes(version)
     where = f"operation {index} ({kind.kind})"
-    _check_keys(where, written, {"op", "in", "out", *attributes})
+    check_keys(where, written, {"op", "in", "out", *attributes})
     try:
-        arguments = {name: _tuple(written[name]) for name in attributes}
+        arguments = {name: as_tuple(written[name]) for name in attributes}
         for name in kind.number_attributes:
-            arguments[name] = _numbers(arguments[name])
-        return kind(inputs=_tuple(written["in"]), out=_read_out(written["out"]), **arguments)
+            arguments[name] = as_numbers(arguments[name])
+        return kind(inputs=as_tuple(written["in"]), out=read_quantized(written["out"]), **arguments)
     except FormatError as error:
         raise FormatError(f"{where}: {error}") from None
 
 
-def _numbers(value: Any) -> Any:
+def as_numbers(value: Any) -> Any:
     """JSON does not distinguish 1 from 1.0."""
     if isinstance(value, tuple):
-        return tuple(map(_numbers, value))
+        return tuple(map(as_numbers, value))
     return float(value) if type(value) is int and abs(value) < 2**53 else value
 
 
-def _read_out(written: object) -> Quantized | None:
+def write_quantized(quantized: Quantized) -> dict[str, Any]:
+    return {"type": quantized.type, "scale": quantized.scale}
+
+
+def read_quantized(written: object) -> Quantized | None:
     if written is None:
         return None
-    _check_keys("out", written, {"type", "scale"})
+    check_keys("out", written, {"type", "scale"})
     assert isinstance(written, dict)
-    return Quantized(type=written["type"], scale=_numbers(written["scale"]))
+    return Quantized(type=written["type"], scale=as_numbers(written["scale"]))
 
 
-def _tuple(value: Any) -> Any:
+def as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _check_keys(where: str, found: object, expected: set[str]) -> None:
+def check_keys(where: str, found: object, expected: set[str]) -> None:
     if not isinstance(found, dict):
         raise FormatError(f"{where} must be a JSON object, got {reprlib.repr(found)}")
     if missing := sorted(expected - set(found)):
@@ -286,6 +322,24 @@ def check_json_size(text: str) -> None:
     if lists > LARGEST_JSON_LISTS or values > LARGEST_JSON_VALUES:
         limits = f"{LARGEST_JSON_LISTS} lists or {LARGEST_JSON_VALUES} values"
         raise FormatError(f"the JSON text has more than {limits}, which no program needs")
+
+
+def version_of(text: str) -> int:
+    """The version of the file whose program is this text."""
+    return parse_document(text)[1]
+
+
+def parse_document(text: str) -> tuple[dict[str, Any], int]:
+    """The JSON object of a program of either kind, and its version, which this reader knows."""
+    document = _parse(text)
+    # The version first: a newer file may differ in everything else.
+    version = document.get("version")
+    check_integer("version", version, 1, 10**9)
+    known = (*VERSIONS, *INTEGER_VERSIONS)
+    if version not in known:
+        needed = f"a signwise that reads file version {version}, this one reads versions up to {known[-1]}"
+        raise FormatError(f"the file needs {needed}: install a newer signwise")
+    return document, version
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -8,26 +8,28 @@ made, from a file or from the compiler.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from os import PathLike, fspath
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from signwise import shipped
 from signwise.errors import FormatError, SignwiseError
 from signwise.program import file, reference
+from signwise.program.arrays import as_inputs, read_only
 from signwise.program.checks import Input, check_ends, check_tensors, infer_shapes, infer_types
+from signwise.program.integers.planner import plan_integers
+from signwise.program.integers.program import IntegerProgram
+from signwise.program.measures import BATCH, Row, error_rate
 from signwise.program.operations import Operation, Quantized, Shape, ValueType, Weighted
 from signwise.program.quantize import quantize
 from signwise.runtime import native
 from signwise.runtime.session import Session, one_or_tuple, thread_count
-
-BATCH = 64
+from signwise.text import counted
 
 T = TypeVar("T")
 Examples: TypeAlias = Union[npt.NDArray[Any], tuple[npt.NDArray[Any], ...]]
@@ -73,7 +75,7 @@ class Program:
         about: Mapping[str, str] | None = None,
     ) -> None:
         given = tuple(inputs) if input_shape is None else (Input(shape=input_shape),)
-        held = {name: _read_only(tensor) for name, tensor in sorted(tensors.items())}
+        held = {name: read_only(tensor) for name, tensor in sorted(tensors.items())}
         fields: dict[str, Any] = {
             "inputs": given,
             "ops": tuple(ops),
@@ -165,7 +167,7 @@ class Program:
 
     def __repr__(self) -> str:
         weights = sum(row.weights for row in self.rows())
-        count = _count(len(self.ops), "operation")
+        count = counted(len(self.ops), "operation")
         read = ", ".join(str(given.shape) for given in self.inputs)
         made = ", ".join(str(self.shapes[value]) for value in self.outputs)
         return f"Program({read} -> {made}, {count}, {weights:,} weights, {self.nbytes:,} bytes)"
@@ -230,17 +232,7 @@ class Program:
         Args:
             inputs: ``(batch, *shape)`` for each input, of any real type.
         """
-        if len(inputs) != len(self.inputs):
-            raise SignwiseError(
-                f"the program has {_count(len(self.inputs), 'input')}, got {_count(len(inputs), 'array')}"
-            )
-        arrays = []
-        for number, (given, array) in enumerate(zip(self.inputs, inputs, strict=True)):
-            name = "the input" if len(inputs) == 1 else f"input {number}"
-            arrays.append(_as_input(name, given, _as_array(array)))
-        if len({len(array) for array in arrays}) != 1:
-            raise SignwiseError(f"all inputs must have as many examples, got {[len(array) for array in arrays]}")
-        return arrays
+        return as_inputs(self.inputs, inputs)
 
     def native_operations(self) -> Iterator[native.Operation]:
         """The operations as the C interface takes them; they point into the program's tensors."""
@@ -264,6 +256,31 @@ class Program:
         calibrated = quantize(self.inputs, self.ops, self.tensors, self.outputs, inputs, six_bit_inputs=six_bit_inputs)
         about = {**self.about, "activations": f"int8, calibrated on {len(inputs[0])} examples"}
         return replace(self, about=about, **calibrated._asdict())
+
+    def to_integers(self, examples: npt.NDArray[Any]) -> IntegerProgram:
+        """The same program in integers alone, as microcontrollers run it; see :class:`IntegerProgram`.
+
+        Args:
+            examples: typical inputs to choose scales on, ``(count, *input_shape)``; a hundred are plenty. The 8-bit
+                values of a quantized program keep their scales.
+
+        Raises:
+            SignwiseError: an operation of the program has no integer form; the message names it.
+
+        Example:
+            >>> from signwise.datasets import load as load_images
+            >>> program = Program.load("tiny_cnn-mnist-1bit")
+            >>> program.to_integers(load_images("mnist").train_images[:16])
+            IntegerProgram((1, 28, 28) -> (10,), 6 steps, 49,008 weights, 7,794 bytes)
+        """
+        inputs = self.as_input(examples)
+        steps, kind, output_scale = plan_integers(self.ops, self.tensors, self.shapes, self.output, inputs)
+        about = {**self.about, "integers": f"scales chosen on {len(inputs)} examples"}
+        if "error" in about:  # of this program, not of its integer form
+            about["error before integers"] = about.pop("error")
+        return IntegerProgram(
+            input_shape=self.input_shape, input_type=kind, steps=steps, output_scale=output_scale, about=about
+        )
 
     def error(
         self,
@@ -319,16 +336,26 @@ class Program:
         Args:
             source: a path, or the name of a shipped program such as ``lenet5-mnist-1bit``.
         """
-        path = shipped.resolve(source)
-        data = file.read_file(path)
-        try:
-            return cls.decode(data)
-        except FormatError as error:
-            raise FormatError(f"{fspath(path)!r}: {error}") from None
+        return file.load(source, cls.decode)
 
 
-def load(source: str | PathLike[str], threads: int | None = None) -> Session[Program]:
+def load_any(source: str | PathLike[str]) -> Program | IntegerProgram:
+    """The program in a ``.sw`` file, whichever kind it is; ``source`` as for :func:`load`."""
+    return file.load(source, decode_any)
+
+
+def decode_any(data: bytes) -> Program | IntegerProgram:
+    """The program in the bytes of a ``.sw`` file, whichever kind it is, or a :class:`FormatError`."""
+    text, tensors = file.decode(data)
+    if file.version_of(text) in file.INTEGER_VERSIONS:
+        return IntegerProgram.from_json(text, tensors)
+    return Program.from_json(text, tensors)
+
+
+def load(source: str | PathLike[str], threads: int | None = None) -> Session[Program] | Session[IntegerProgram]:
     """Read a ``.sw`` file and prepare it to run; everything is checked before anything runs.
+
+    A program in integers alone runs in numpy and gives the integers of its C code: see :class:`IntegerProgram`.
 
     Args:
         source: a path, or the name of a shipped program such as ``lenet5-mnist-1bit``.
@@ -342,123 +369,7 @@ def load(source: str | PathLike[str], threads: int | None = None) -> Session[Pro
         >>> session(np.zeros((3, 1, 28, 28))).shape
         (3, 10)
     """
-    return Program.load(source).session(threads)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One operation, as ``signwise inspect`` and ``signwise.summary`` list it.
-
-    Args:
-        value: the number of its result.
-        op: its kind.
-        layer: the module of the model that it came from, empty where it has no tensors.
-        shape: of the result.
-        type: of the result: float32 or an 8-bit type.
-        bits: per weight, ``None`` without weights.
-        weights: how many it has.
-        bytes: of all tensors that it is the first to use.
-    """
-
-    value: int
-    op: str
-    layer: str
-    shape: Shape
-    type: str
-    bits: int | None
-    weights: int
-    bytes: int
-
-
-def error_rate(
-    scores: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
-    images: npt.NDArray[Any],
-    labels: npt.NDArray[Any],
-    batch_size: int = BATCH,
-) -> float:
-    """The share of images whose largest score is not at their label.
-
-    Args:
-        scores: from a batch of images to ``(batch, classes)``: a program, a session, any function.
-        images: ``(count, ...)``.
-        labels: ``(count,)``, the index of the right class.
-        batch_size: images per call.
-
-    Example:
-        >>> error_rate(lambda x: x, np.array([[0, 1], [1, 0], [3, 2], [0, 9]]), np.array([1, 0, 0, 0]))
-        0.25
-    """
-    if len(images) != len(labels) or len(images) == 0:
-        raise SignwiseError(f"as many labels as images are needed, got {len(labels)} and {len(images)}")
-    expected, wrong = np.asarray(labels), 0
-    for start in range(0, len(images), batch_size):
-        batch = scores(images[start : start + batch_size])
-        if batch.ndim != 2:
-            raise SignwiseError(f"an error rate needs one vector of scores per image, got shape {batch.shape[1:]}")
-        wrong += int(np.count_nonzero(batch.argmax(axis=1) != expected[start : start + batch_size]))
-    return wrong / len(images)
-
-
-def times_smaller(program: Program, size: int) -> str:
-    """How much the packed weights save, as every command says it.
-
-    Args:
-        program: as compiled.
-        size: bytes of its file.
-
-    Example:
-        >>> times_smaller(Program.load("lenet5-mnist-1bit"), 80_000)
-        '21.6 times smaller than with float32 weights'
-    """
-    return f"{program.float32_bytes / size:.1f} times smaller than with float32 weights"
-
-
-def error_text(rate: float, count: int) -> str:
-    """An error rate as files and commands show it.
-
-    Example:
-        >>> error_text(0.006, 10_000)
-        '0.60 % of 10,000 examples'
-    """
-    return f"{100 * rate:.2f} % of {count:,} examples"
-
-
-def _as_array(given: Any) -> npt.NDArray[Any]:
-    """An array of anything that numpy reads, and of tensors with gradients or in bfloat16, which it does not."""
-    if hasattr(given, "detach"):
-        given = given.detach()
-        given = given.float() if str(given.dtype) == "torch.bfloat16" else given
-    return np.asarray(given)
-
-
-def _shape_hint(expected: tuple[int, ...], found: tuple[int, ...]) -> str:
-    """What is probably wrong with the shape of images, as the end of a sentence."""
-    channels_last = (*expected[1:], *expected[:1])
-    if found == expected:
-        return "; a single one needs a batch: x[None]"
-    if len(expected) == 3 and found[1:] == channels_last:
-        return "; channels come first: x.transpose(0, 3, 1, 2)"
-    if len(expected) == 3 and found == channels_last:
-        return "; channels come first, after the batch: x.transpose(2, 0, 1)[None]"
-    return ""
-
-
-def _as_input(name: str, given: Input, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if found.shape[1:] != given.shape or found.ndim != len(given.shape) + 1:
-        expected = ", ".join(["batch", *map(str, given.shape)])
-        raise SignwiseError(
-            f"{name} must have shape ({expected}), got {found.shape}{_shape_hint(given.shape, found.shape)}"
-        )
-    if given.type == "float32":
-        if found.dtype.kind not in "fiub":
-            raise SignwiseError(f"{name} must hold real numbers, got {found.dtype}")
-        return np.require(found, np.float32, ["C", "A"])
-    if found.dtype.kind not in "iub":
-        raise SignwiseError(f"{name} must hold whole numbers, such as tokens, got {found.dtype}")
-    limits = np.iinfo(np.int32)
-    if found.size and not limits.min <= int(found.min()) <= int(found.max()) <= limits.max:
-        raise SignwiseError(f"{name} must hold numbers of 32 bits, got {found.min()} to {found.max()}")
-    return np.require(found, np.int32, ["C", "A"])
+    return load_any(source).session(threads)
 
 
 def only(what: str, listed: Sequence[T]) -> T:
@@ -471,15 +382,3 @@ def only(what: str, listed: Sequence[T]) -> T:
 def _listed(examples: Examples) -> tuple[npt.NDArray[Any], ...]:
     """One array per input; a list of numbers is an array."""
     return examples if isinstance(examples, tuple) else (examples,)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    held: npt.NDArray[Any] = np.require(tensor, requirements=["C", "A"])
-    if held is tensor or held.base is not None:
-        held = held.view()
-    held.flags.writeable = False
-    return held

@@ -16,7 +16,7 @@ LARGEST_THREADS = 1024
 
 
 class Runnable(Protocol):
-    """What a session needs of a program; :class:`signwise.Program` offers it."""
+    """What a session needs of a program; :class:`signwise.Program` and :class:`signwise.IntegerProgram` offer it."""
 
     @property
     def inputs(self) -> Sequence[object]: ...
@@ -33,8 +33,8 @@ class Runnable(Protocol):
     def as_inputs(self, inputs: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Check a batch; returns it in float32 or int32, C-contiguous and aligned."""
 
-    def native_operations(self) -> Iterable[native.Operation]:
-        """The operations for the native library, in order."""
+    def native_operations(self) -> Iterable[native.Operation] | None:
+        """The operations for the native library, in order; ``None`` if it has no kernels for the program."""
 
     def reference(self, *inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """The outputs without the native library."""
@@ -143,13 +143,13 @@ def thread_count(threads: int | None) -> int:
 
 
 def _prepare(program: Runnable, threads: int) -> native.NativeProgram | None:
-    library = native.library()
-    if library is None:
+    library, operations = native.library(), program.native_operations()
+    if library is None or operations is None:
         return None
     prepared = native.NativeProgram(library, threads)
     for value in range(len(program.inputs)):
         prepared.input(program.types[value], program.shapes[value])
-    for operation in program.native_operations():
+    for operation in operations:
         prepared.add(operation)
     prepared.finish(program.outputs)
     return prepared

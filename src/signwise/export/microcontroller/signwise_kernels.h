@@ -47,7 +47,7 @@ typedef struct {
 } signwise_pool;
 
 /* One-bit weights of a layer whose channels are a multiple of 16, without groups or a horizontal dilation, with at most
- * 5 * stride kernel columns: uint16_t[channels / 16][kernel rows][kernel columns][filters]. A word has the signs of 16
+ * 16 kernel columns and no more than 5 * stride: uint16_t[channels / 16][kernel rows][kernel columns][filters]. A word has the signs of 16
  * channels, the first in its lowest bit, 1 for +1.
  * Of every layer: the residual may be NULL; exactly one of out and scores is not NULL. */
 void signwise_binary_layer(const signwise_layer *layer, const uint8_t *in, const uint8_t *residual, uint8_t *out,

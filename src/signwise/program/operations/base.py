@@ -100,6 +100,14 @@ def is_float32(value: float) -> bool:
     return abs(value) <= LARGEST_FLOAT32 and float(struct.unpack("<f", struct.pack("<f", value))[0]) == value
 
 
+def check_scale(name: str, value: object) -> None:
+    # Within these bounds the scale, its inverse and 255 times either are all normal float32 numbers.
+    if type(value) is not float or not 1e-30 <= value <= 1e30:
+        raise FormatError(f"{name} must be a number from 1e-30 to 1e30, got {reprlib.repr(value)}")
+    if not is_float32(value):
+        raise FormatError(f"{name} must be exactly a float32, got {value!r}")
+
+
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in choices:
         raise FormatError(f"{name} must be one of {', '.join(choices)}, got {reprlib.repr(value)}")
@@ -137,11 +145,7 @@ class Quantized:
     def __post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in LIMITS:
             raise FormatError(f"out.type must be one of {', '.join(LIMITS)}, got {reprlib.repr(self.type)}")
-        # Within these bounds the scale, its inverse and 255 times either are all normal float32 numbers.
-        if type(self.scale) is not float or not 1e-30 <= self.scale <= 1e30:
-            raise FormatError(f"out.scale must be a number from 1e-30 to 1e30, got {reprlib.repr(self.scale)}")
-        if not is_float32(self.scale):
-            raise FormatError(f"out.scale must be exactly a float32, got {self.scale!r}")
+        check_scale("out.scale", self.scale)
 
     @property
     def limits(self) -> tuple[int, int]:
