@@ -26,7 +26,7 @@ def measure(folder: Path, data_folder: Path | None) -> dict[str, Any]:
     trained = load_run(folder, "best")
     recipe, model = trained.recipe, trained.on_raw_pixels()
     data = datasets.load(recipe.dataset, data_folder)
-    calibrate = data.train_images[:: len(data.train_images) // CALIBRATED_ON][:CALIBRATED_ON]
+    calibrate = data.examples(CALIBRATED_ON)
     example = torch.zeros(1, *trained.config["network"]["input_shape"])
     program = compile_model(model, example)
     programs = {

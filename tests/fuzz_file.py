@@ -2,9 +2,10 @@
 
     python tests/fuzz_file.py --count 100000 --seed 0 [--run] [--jobs 2]
 
-``SEEDS`` hold every operation, function and mode of the format. Mutations work on three levels: raw bytes, the
-container's header, and the program inside it. With ``--run`` the mutants that still load and are small enough are also
-run, with whatever kernels the runtime chooses. The first crash or report of a sanitizer ends everything.
+``ALL_SEEDS`` hold every operation, function and mode of the format, and every step of programs in integers alone.
+Mutations work on three levels: raw bytes, the container's header, and the program inside it. With ``--run`` the mutants
+that still load and are small enough are also run, with whatever kernels the runtime chooses; programs in integers alone
+run in numpy and are written as C. The first crash or report of a sanitizer ends everything.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import FormatError, SignwiseError
-from signwise.program import Program
+from signwise.export import to_c
+from signwise.program import IntegerProgram, Program
 from signwise.program import operations as ops
 from signwise.program.checks import Input
+from signwise.program.integers import steps
 from signwise.program.operations import activations, arithmetic, pack_signs, reduction, resampling
 from signwise.program.operations.shape import PAD_MODES
+from signwise.program.program import decode_any
 
 # Numbers and texts that tend to break readers: limits, signs, wrong types, overflows.
 NASTY: list[Any] = [
@@ -223,11 +227,52 @@ def modes_program() -> Program:
     return Program(inputs=[Input(shape=(4, 7, 6))], ops=operations, tensors=tensors, outputs=outputs)
 
 
+def integer_program() -> IntegerProgram:
+    """A program in integers alone with every step, both kinds of weights, residuals and pools inside of layers."""
+    generator = np.random.default_rng(0)
+
+    def fixed(count: int) -> dict[str, Any]:
+        multipliers = generator.integers(-30_000, 30_000, count).astype(np.int16)
+        return {"multipliers": multipliers, "offsets": generator.integers(-(2**22), 2**24, count).astype(np.int32)}
+
+    def weights(filters: int, terms: int, bits: int) -> npt.NDArray[Any]:
+        if bits == 8:
+            return generator.integers(-127, 128, (filters, terms)).astype(np.int8)
+        return pack_signs(np.where(generator.random((filters, terms)) < 0.5, -1, 1))
+
+    plain, signed = ops.Quantized(type="uint8", scale=0.0625), ops.Quantized(type="int8", scale=0.03125)
+    six_bits = ops.Quantized(type="uint6", scale=0.25)
+    window: dict[str, Any] = {"kernel": (3, 3), "padding": (1, 1, 1, 1), "flatten": False}
+    listed: list[steps.Step] = [
+        steps.Layer(inputs=(0,), out=plain, weight=weights(6, 18, 8), **fixed(6), shift=22, relu=True, **window,
+                    pool=(1, 2)),  # 1: (6, 9, 4)
+        steps.Layer(inputs=(1,), out=signed, weight=weights(6, 27, 1), **fixed(6), shift=18, relu=False, **window,
+                    groups=2),  # 2: (6, 9, 4)
+        steps.MaxPool(inputs=(2,), out=signed, kernel=(3, 2), stride=(2, 2), padding=(1, 0, 1, 0)),  # 3: (6, 5, 2)
+        steps.Mean(inputs=(2,), out=six_bits, kernel=(3, 2), stride=(2, 2), padding=(1, 0, 1, 0), multiplier=7000,
+                   offset=-70_000, shift=15),  # 4: (6, 5, 2)
+        steps.Join(inputs=(3, 4), out=plain, before=1, after=3, multipliers=(900, -5000), offsets=(-9999, 88_888),
+                   shifts=(10, 12)),  # 5: (16, 5, 2)
+        steps.Layer(inputs=(5, 5), out=signed, weight=weights(16, 144, 1), **fixed(16), shift=20, relu=True, **window,
+                    residual_multiplier=-20_000),  # 6: (16, 5, 2)
+        steps.Add(inputs=(5, 6), out=plain, multipliers=(3000, 7000), offset=-400_000, shift=13, relu=False),  # 7
+        steps.Rescale(inputs=(7,), out=signed, **fixed(16), shift=15, relu=True),  # 8
+        steps.Rescale(inputs=(8,), out=six_bits, **fixed(1), shift=16, relu=False),  # 9
+        steps.Layer(inputs=(9,), out=plain, weight=weights(5, 160, 1), **fixed(5), shift=16, flatten=True, relu=False),
+        steps.Layer(inputs=(10,), out=None, weight=weights(3, 5, 8), **fixed(3), shift=3, flatten=True, relu=False),
+    ]  # fmt: skip
+    about = {"made for": "tests of the reader"}
+    return IntegerProgram(input_shape=(2, 9, 8), input_type=signed, steps=listed, output_scale=0.125, about=about)
+
+
+AnyProgram: TypeAlias = Program | IntegerProgram
+
 SEEDS: tuple[Callable[[], Program], ...]
 SEEDS = (sample_program, wide_program, modern_program, functions_program, modes_program)
+ALL_SEEDS: tuple[Callable[[], AnyProgram], ...] = (*SEEDS, integer_program)
 
 
-def random_inputs(program: Program, seed: int, count: int = 2) -> list[npt.NDArray[Any]]:
+def random_inputs(program: AnyProgram, seed: int, count: int = 2) -> list[npt.NDArray[Any]]:
     """Numbers for every input; tokens small enough for the table, and now and then one that is not."""
     generator = np.random.default_rng(seed)
     return [
@@ -263,7 +308,7 @@ def places_in(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
         yield from places_in(part[key], (*path, key))
 
 
-@functools.lru_cache(2 * len(SEEDS))
+@functools.lru_cache(2 * len(ALL_SEEDS))
 def _places_in_text(document: str) -> list[tuple[Any, ...]]:
     return list(places_in(json.loads(document)))
 
@@ -327,28 +372,30 @@ def mutant(data: bytes, seed: int) -> bytes:
     return rng.choice(mutations)(data, rng)
 
 
-def is_small(program: Program) -> bool:
+def is_small(program: AnyProgram) -> bool:
     sizes = [int(np.prod(shape)) for shape in program.shapes]
     return sum(sizes) < 2**17 and max(sizes) < 2**14
 
 
 def try_mutants(seeds: range, run: bool) -> tuple[Counter[str], float]:
     """What becomes of the mutants with these seeds, and the longest time that one of them took, in seconds."""
-    files = [program().encode() for program in SEEDS]
+    files = [program().encode() for program in ALL_SEEDS]
     outcomes, slowest = Counter[str](), 0.0
     for seed in seeds:
         started = time.perf_counter()
         try:
-            program = Program.decode(mutant(files[seed % len(files)], seed))
+            program = decode_any(mutant(files[seed % len(files)], seed))
         except FormatError:
             outcomes["refused"] += 1
         else:
             outcomes["loaded"] += 1
             if run and is_small(program):
                 outcomes["run"] += 1
+                if isinstance(program, IntegerProgram):
+                    to_c(program)
                 try:
                     with np.errstate(all="ignore"):
-                        program.run(tuple(random_inputs(program, seed)), threads=1 + seed // 2 % 2)
+                        program.session(threads=1 + seed // 2 % 2)(*random_inputs(program, seed))
                 except SignwiseError as error:
                     if "an embedding has rows" not in str(error):  # the one thing that only the numbers can tell
                         raise

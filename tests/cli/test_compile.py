@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signwise.cli import main
-from signwise.program import Program
+from signwise.program import IntegerProgram, Program
 
 # Five steps are too few for the recipe's α to reach 1.
 pytestmark = pytest.mark.filterwarnings("ignore:compile. α is below 1")
@@ -24,7 +24,7 @@ def run(synthetic_data: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     return folder, data
 
 
-@pytest.mark.parametrize("activations", ["float32", "int8"])
+@pytest.mark.parametrize("activations", ["float32", "int8", "integers"])
 def test_a_run_becomes_a_file_that_is_as_wrong_as_the_run(
     run: Run, activations: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -35,7 +35,7 @@ def test_a_run_becomes_a_file_that_is_as_wrong_as_the_run(
     words = ["compile", str(folder), "-o", str(out), "--data", str(data), "--activations", activations]
     assert main(words) == 0
     printed = capsys.readouterr().out
-    about = Program.load(out).about
+    about = (IntegerProgram if activations == "integers" else Program).load(out).about
     assert about["dataset"] == "mnist" and about["recipe"].startswith("lenet5-mnist, 1 bit")
     with_float32 = about["error" if activations == "float32" else "error with float32 activations"]
     assert with_float32 == f"{expected:.2f} % of 60 examples"

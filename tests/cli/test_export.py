@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,8 @@ import onnxruntime
 import pytest
 
 from signwise.cli import main
-from signwise.program import Program
+from signwise.export import to_c
+from signwise.program import IntegerProgram, Program
 
 
 def test_a_packed_file_becomes_an_onnx_model_of_its_size(
@@ -60,6 +62,34 @@ def test_a_packed_file_becomes_c_that_is_as_good_in_integers(
     assert "flash: 61,763 bytes of weights" in printed and "DIGITS_ARENA_BYTES" in printed
     assert "0.00 % of 50 examples for the file, 0.00 % of 50 examples in integers" in printed
     assert "digits_run(const int8_t *input, int32_t *output, void *arena)" in (tmp_path / "net/digits.h").read_text()
+
+
+@pytest.fixture
+def integer_file(tmp_path: Path) -> Path:
+    """A shipped network in integers alone, as a file that does not name its data set."""
+    program = Program.load("tiny_cnn-mnist-1bit")
+    integers = replace(program, about={}).to_integers(np.random.default_rng(0).integers(0, 256, (8, 1, 28, 28)))
+    integers.save(tmp_path / "integers.sw")
+    return tmp_path / "integers.sw"
+
+
+def test_a_file_in_integers_becomes_c_without_a_data_set(
+    integer_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(integer_file), "--to", "c", "-o", str(tmp_path / "net")]) == 0
+    assert "flash: 7,794 bytes of weights" in capsys.readouterr().out
+    made = {path.name: path.read_text() for path in (tmp_path / "net").iterdir()}
+    assert made == to_c(IntegerProgram.load(integer_file)).files
+
+
+@pytest.mark.parametrize("words", [["export", "--to", "onnx"], ["export", "--to", "wasm"], ["bench"]])
+def test_what_takes_no_file_in_integers_says_what_does(
+    words: list[str], integer_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([words[0], str(integer_file), *words[1:]]) == 2
+    assert (
+        "holds a program in integers alone: signwise.load, eval, inspect and export --to c" in capsys.readouterr().err
+    )
 
 
 def test_c_needs_a_data_set_to_choose_scales_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

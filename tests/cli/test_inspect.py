@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from signwise.cli import main
-from signwise.program import Program
+from signwise.program import IntegerProgram, Program
 
-sample: Callable[[], Program] = runpy.run_path(str(Path(__file__).parents[1] / "fuzz_file.py"))["sample_program"]
+fuzz = runpy.run_path(str(Path(__file__).parents[1] / "fuzz_file.py"))
+sample: Callable[[], Program] = fuzz["sample_program"]
+integer_program: Callable[[], IntegerProgram] = fuzz["integer_program"]
 
 
 @pytest.fixture
@@ -32,6 +34,21 @@ def test_the_table_shows_bits_and_bytes_and_what_stayed_float(file: Path, capsys
     assert f"{file.stat().st_size:,}: tensors {sample().nbytes:,}, header" in lines["bytes"]
     assert "made for  tests of the reader" in out
     assert "bits per weight" in out and "times smaller than with float32 weights" in out
+
+
+def test_the_table_of_a_program_in_integers_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "net.sw"
+    integer_program().save(path)
+    assert main(["inspect", str(path)]) == 0
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in out.splitlines() if line}
+    assert lines["2"].split() == ["2", "conv", "step2", "6x9x4", "int8", "1", "162", "60"]
+    assert lines["10"].split() == ["10", "dense", "step10", "5x1x1", "uint8", "1", "800", "130"]
+    assert lines["11"].split() == ["11", "dense", "step11", "3", "int32", "8", "15", "33"]
+    assert "2 layers, 123 weights (step1, step11)" in lines["8-bit"]
+    assert main(["inspect", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert sum(row["bytes"] for row in document["operations"]) == document["tensor_bytes"]
 
 
 def test_a_shipped_program_is_shown_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:

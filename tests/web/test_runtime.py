@@ -168,7 +168,7 @@ def test_the_tables_of_the_module_have_every_operation_with_its_attributes() -> 
 
 def test_eight_bit_activations_give_the_outputs_of_the_native_library(tmp_path: Path) -> None:
     images = datasets.load("mnist").test_images[:64]
-    program = sw.load(LENET5).program.quantize(images)
+    program = sw.Program.load(LENET5).quantize(images)
     program.save(tmp_path / "net.sw")
     (found,), expected = run_in_node(tmp_path / "net.sw", tmp_path, images), program.run(images, threads=1)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)

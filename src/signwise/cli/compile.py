@@ -13,7 +13,8 @@ from signwise.errors import SignwiseError
 from signwise.invocation import command
 
 if TYPE_CHECKING:
-    from signwise.program.program import Program
+    from signwise.datasets import ImageData
+    from signwise.program import IntegerProgram, Program
     from signwise.training.run_folder import Run
 
 _SLOW = 100_000_000  # multiply-adds per image
@@ -21,6 +22,7 @@ _SLOW = 100_000_000  # multiply-adds per image
 _EXAMPLES = """examples:
   signwise compile runs/resnet18-cifar10                         to resnet18-cifar10.sw
   signwise compile runs/resnet18-cifar10 --activations int8      integer additions, faster still
+  signwise compile runs/tiny_cnn-mnist --activations integers    nothing but integers, for microcontrollers
   signwise compile runs/lenet5-mnist --which last -o lenet5.sw
 """
 
@@ -39,9 +41,14 @@ def add(subparsers: Any) -> None:
         "-o", "--out", type=Path, metavar="FILE", help="the file to write (default: RUN.sw, after the run's folder)"
     )
     parser.add_argument("--which", choices=("best", "last"), default="best", help="which weights of the run (best)")
-    parser.add_argument("--activations", choices=("float32", "int8"), default="float32", help="float32 by default")
     parser.add_argument(
-        "--calibrate", type=int, default=128, metavar="N", help="int8: training images for scales (128)"
+        "--activations",
+        choices=("float32", "int8", "integers"),
+        default="float32",
+        help="float32; int8: 8 bits where binary layers read; integers: all arithmetic, for microcontrollers (float32)",
+    )
+    parser.add_argument(
+        "--calibrate", type=int, default=128, metavar="N", help="int8, integers: training images for scales (128)"
     )
     parser.add_argument(
         "--no-six-bit-inputs",
@@ -77,34 +84,34 @@ def run(arguments: argparse.Namespace) -> int:
     trained = load_run(arguments.folder, arguments.which)
     if "finished" not in trained.config:
         print(f"note: the run has not finished, its weights are from step {trained.step:,}", file=sys.stderr)
-    to_int8 = arguments.activations == "int8"
     example = torch.zeros(1, *trained.config["network"]["input_shape"])
     program = compile_model(trained.on_raw_pixels(), example, about=_about(trained, arguments.which))
-    programs = {"error": program}
-    count = _test_images(arguments.validate, program)
-    data = (
-        load_images(trained.recipe, arguments.data or recorded_data(trained.config)) if to_int8 or count != 0 else None
-    )
-    if to_int8:
-        assert data is not None
-        # Evenly spread, since some data sets are sorted by class.
-        step = max(1, len(data.train_images) // arguments.calibrate)
-        examples = data.train_images[::step][: arguments.calibrate]
-        quantized = program.quantize(examples, six_bit_inputs=arguments.six_bit_inputs)
-        programs = {"error with float32 activations": program, "error": quantized}
-        program = quantized
+    programs: dict[str, Program | IntegerProgram] = {"error": program}
+    count, is_float32 = _test_images(arguments.validate, program), arguments.activations == "float32"
+    if not is_float32 or count != 0:
+        data = load_images(trained.recipe, arguments.data or recorded_data(trained.config))
+    if not is_float32:
+        programs = {"error with float32 activations": program, "error": _in_integers(program, data, arguments)}
+    made = programs["error"]
     if count != 0:
-        assert data is not None
         images, labels = data.test_images[:count], data.test_labels[:count]
         errors = {name: error_text(each.error(images, labels), len(images)) for name, each in programs.items()}
-        program = program.with_about(errors)
+        made = made.with_about(errors)
         for name, text in errors.items():
             print(f"test {name}: {text}")
-    program.save(out)
+    made.save(out)
     size = out.stat().st_size
-    print(f"{out}: {size:,} bytes, {times_smaller(program.float32_bytes, size)}")
+    print(f"{out}: {size:,} bytes, {times_smaller(made.float32_bytes, size)}")
     print(f"next: {command()} inspect {shlex.quote(str(out))}")
     return 0
+
+
+def _in_integers(program: Program, data: ImageData, arguments: argparse.Namespace) -> Program | IntegerProgram:
+    """The program with 8-bit activations, or with nothing but integers."""
+    examples = data.examples(arguments.calibrate)
+    if arguments.activations == "integers":
+        return program.to_integers(examples)
+    return program.quantize(examples, six_bit_inputs=arguments.six_bit_inputs)
 
 
 def _test_images(asked: int | None, program: Program) -> int | None:

@@ -72,9 +72,10 @@ def _run_report(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _file_report(arguments: argparse.Namespace) -> dict[str, Any]:
     from signwise import datasets
-    from signwise.cli.paths import load_program
+    from signwise.cli.paths import load_any_program
+    from signwise.program.measures import error_rate
 
-    program = load_program(arguments.target)
+    program = load_any_program(arguments.target)
     name = arguments.dataset or program.about.get("dataset")
     if name is None:
         raise SignwiseError(f"{arguments.target} does not name its data set: give it with --dataset")
@@ -89,6 +90,6 @@ def _file_report(arguments: argparse.Namespace) -> dict[str, Any]:
         "what": str(arguments.target),
         "dataset": name,
         "images": len(images),
-        "error": 100 * program.error(images, labels, threads=arguments.threads),
+        "error": 100 * error_rate(program.session(arguments.threads), images, labels),
         "about": dict(program.about),
     }

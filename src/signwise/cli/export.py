@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from signwise import shipped
+from signwise.cli.paths import load_any_program, load_program
 from signwise.errors import SignwiseError
-from signwise.program.program import Program
+from signwise.program import IntegerProgram, Program
 
 _EXAMPLES = """examples:
   signwise export net.sw --to onnx                    net.onnx, one bit per weight, for ONNX Runtime, OpenVINO, ...
@@ -21,10 +22,11 @@ _EXAMPLES = """examples:
 
 
 class Target(NamedTuple):
-    """A format: how its default name ends, and what writes it and returns the lines to print."""
+    """A format: how its default name ends, what reads the file, and what writes it and returns the lines to print."""
 
     suffix: str
-    write: Callable[[Program, Path, argparse.Namespace], list[str]]
+    load: Callable[[Path], Any]
+    write: Callable[[Any, Path, argparse.Namespace], list[str]]
 
 
 def add(subparsers: Any) -> None:
@@ -41,7 +43,11 @@ def add(subparsers: Any) -> None:
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="where it goes (default: named after FILE)")
     parser.add_argument("--name", default="net", metavar="NAME", help="c: of the files and their functions (net)")
     parser.add_argument(
-        "--calibrate", type=int, default=128, metavar="N", help="c: training images to choose scales on (128)"
+        "--calibrate",
+        type=int,
+        default=128,
+        metavar="N",
+        help="c: training images to choose scales on, unless the file is in integers (128)",
     )
     parser.add_argument(
         "--validate",
@@ -72,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise SignwiseError(f"{path} is a folder: pack a run first with signwise compile {path}")
     out = arguments.out or Path(f"{path.stem}{target.suffix}")
     print(f"{arguments.file}: {path.stat().st_size:,} bytes")
-    for line in target.write(Program.load(path), out, arguments):
+    for line in target.write(target.load(path), out, arguments):
         print(line)
     return 0
 
@@ -87,8 +93,25 @@ def _onnx(program: Program, out: Path, arguments: argparse.Namespace) -> list[st
     ]
 
 
-def _c(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
-    from signwise import datasets, export
+def _c(program: Program | IntegerProgram, out: Path, arguments: argparse.Namespace) -> list[str]:
+    from signwise import export
+
+    errors: list[str] = []
+    if isinstance(program, Program):
+        program, errors = _to_integers(program, arguments)
+    source = export.c(program, out, name=arguments.name)
+    return [
+        f"{out}: {', '.join(source.files)}",
+        f"flash: {source.weight_bytes:,} bytes of weights, and 2,000 to 4,000 of code",
+        f"memory: {source.arena_bytes:,} bytes, {arguments.name.upper()}_ARENA_BYTES",
+        *errors,
+        f"next: compile {arguments.name}.c and signwise_kernels.c, and call {arguments.name}_run",
+    ]
+
+
+def _to_integers(program: Program, arguments: argparse.Namespace) -> tuple[IntegerProgram, list[str]]:
+    """The program in integers, with scales from its data set, and a line with both errors if it is asked for."""
+    from signwise import datasets
     from signwise.program.measures import error_text
 
     if arguments.calibrate < 1 or arguments.validate < 0:
@@ -97,19 +120,12 @@ def _c(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
     if name is None:
         raise SignwiseError(f"{arguments.file} does not name its data set, whose images set the scales: give --dataset")
     data = datasets.load(name, arguments.data)
-    step = max(1, len(data.train_images) // arguments.calibrate)  # evenly, since some data sets are sorted by class
-    plan = export.integer_plan(program, data.train_images[::step][: arguments.calibrate])
-    source = export.c(plan, out, name=arguments.name)
-    lines = [
-        f"{out}: {', '.join(source.files)}",
-        f"flash: {source.weight_bytes:,} bytes of weights, and 2,000 to 4,000 of code",
-        f"memory: {source.arena_bytes:,} bytes, {arguments.name.upper()}_ARENA_BYTES",
-    ]
-    if arguments.validate:
-        images, labels = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
-        errors = [error_text(each.error(images, labels), len(images)) for each in (program, plan)]
-        lines.append(f"error: {errors[0]} for the file, {errors[1]} in integers")
-    return [*lines, f"next: compile {arguments.name}.c and signwise_kernels.c, and call {arguments.name}_run"]
+    integers = program.to_integers(data.examples(arguments.calibrate))
+    if not arguments.validate:
+        return integers, []
+    images, labels = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
+    errors = [error_text(each.error(images, labels), len(images)) for each in (program, integers)]
+    return integers, [f"error: {errors[0]} for the file, {errors[1]} in integers"]
 
 
 def _wasm(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
@@ -123,4 +139,8 @@ def _wasm(program: Program, out: Path, arguments: argparse.Namespace) -> list[st
     ]
 
 
-TARGETS = {"onnx": Target(".onnx", _onnx), "c": Target("", _c), "wasm": Target("-web", _wasm)}
+TARGETS = {
+    "onnx": Target(".onnx", load_program, _onnx),
+    "c": Target("", load_any_program, _c),
+    "wasm": Target("-web", load_program, _wasm),
+}

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from signwise import shipped
-from signwise.cli.paths import load_program
+from signwise.cli.paths import load_any_program
+from signwise.program import IntegerProgram, Program
 from signwise.program.measures import Row, times_smaller
-from signwise.program.program import Program
 from signwise.text import aligned
 
 _EXAMPLES = """examples:
@@ -35,28 +35,29 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the file and print."""
-    program = load_program(arguments.file)
+    program = load_any_program(arguments.file)
     size = shipped.resolve(arguments.file).stat().st_size
     print(json.dumps(_document(program, size), indent=2) if arguments.json else describe(program, size))
     return 0
 
 
-def describe(program: Program, size: int) -> str:
+def describe(program: Program | IntegerProgram, size: int) -> str:
     """The table, the totals and what the file says about itself.
 
     Args:
-        program: as loaded.
+        program: as loaded, of either kind.
         size: bytes of the file.
     """
     rows = program.rows()
     binary = [row for row in rows if row.bits == 1]
-    real = [row for row in rows if row.bits == 32]
+    other = [row for row in rows if row.bits not in (None, 1)]
+    kind = "8-bit" if isinstance(program, IntegerProgram) else "float"
     lines = [
         _table(rows),
         "",
         *(f"input   {_shape(given.shape)}{' of whole numbers' * (given.type == 'int32')}" for given in program.inputs),
         f"binary  {_count(binary)}, {sum(row.weights for row in binary):,} weights of one bit",
-        f"float   {_count(real)}, {sum(row.weights for row in real):,} weights{_named(real)}",
+        f"{kind:6}  {_count(other)}, {sum(row.weights for row in other):,} weights{_named(other)}",
         f"bytes   {size:,}: tensors {program.nbytes:,}, header {size - program.nbytes:,}",
     ]
     if weights := sum(row.weights for row in rows):
@@ -84,7 +85,7 @@ def _table(rows: list[Row]) -> str:
     return aligned(cells, left=(1, 2, 3, 4))
 
 
-def _about(program: Program) -> str:
+def _about(program: Program | IntegerProgram) -> str:
     rows = []
     for keyword, text in program.about.items():
         first, *rest = text.split("\n")
@@ -111,7 +112,7 @@ def _named(layers: list[Row]) -> str:
     return f" ({shown})" if shown else ""
 
 
-def _document(program: Program, size: int) -> dict[str, Any]:
+def _document(program: Program | IntegerProgram, size: int) -> dict[str, Any]:
     return {
         "input_shape": _shapes([given.shape for given in program.inputs]),
         "output_shape": _shapes([program.shapes[value] for value in program.outputs]),

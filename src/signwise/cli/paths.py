@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from signwise.errors import FormatError, SignwiseError
 from signwise.invocation import command
 
 if TYPE_CHECKING:
+    from signwise.program import IntegerProgram
     from signwise.program.program import Program
+
+T = TypeVar("T")
 
 
 def load_program(target: str | Path) -> Program:
@@ -21,6 +25,17 @@ def load_program(target: str | Path) -> Program:
     """
     from signwise.program.program import Program
 
+    return _load(target, Program.load)
+
+
+def load_any_program(target: str | Path) -> Program | IntegerProgram:
+    """As :func:`load_program`, for commands that take programs in integers alone, too."""
+    from signwise.program.program import load_any
+
+    return _load(target, load_any)
+
+
+def _load(target: str | Path, load: Callable[[str | Path], T]) -> T:
     path = Path(target)
     run = path if path.is_dir() else path.parent
     is_part_of_run = path.suffix == ".safetensors" and (run / "config.json").exists()
@@ -30,7 +45,7 @@ def load_program(target: str | Path) -> Program:
             f"{path} is {what}, and this command takes a packed file: {command()} compile {run} writes one"
         )
     try:
-        return Program.load(target)
+        return load(target)
     except FormatError as error:
         if path.suffix in (".pt", ".pth", ".safetensors", ".onnx"):
             raise FormatError(f"{error}; packed files are written by signwise compile and signwise.compile") from None

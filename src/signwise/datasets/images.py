@@ -71,6 +71,11 @@ class ImageData:
         """``train.images``: (N, C, H, W) bytes."""
         return self.train.images
 
+    def examples(self, count: int) -> npt.NDArray[np.uint8]:
+        """Up to ``count`` training images to choose scales on, spread evenly: some data sets are sorted by class."""
+        step = max(1, len(self.train_images) // count)
+        return self.train_images[::step][:count]
+
     @property
     def train_labels(self) -> npt.NDArray[np.int64]:
         """``train.labels``: (N,)."""

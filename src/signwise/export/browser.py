@@ -34,12 +34,12 @@ def wasm(programs: Mapping[str, Program], folder: str | PathLike[str]) -> list[P
     Raises:
         SignwiseError: the runtime was not built, or a name is no file name.
     """
-    source, target = web_folder(), Path(folder)
     for name, program in programs.items():
         if isinstance(program, IntegerProgram):
             raise SignwiseError(f"{name} is an integer program, which browsers do not run: take what it was made from")
         if Path(name).name != name or name in ("", ".", ".."):
             raise SignwiseError(f"a program's name becomes the name of its file, got {name!r}")
+    source, target = web_folder(), Path(folder)
     contents = {name: (source / name).read_bytes() for name in (*RUNTIME, *PAGE)}
     contents["models.json"] = (json.dumps([_listed(*item) for item in programs.items()], indent=2) + "\n").encode()
     contents |= {f"{name}.sw": program.encode() for name, program in programs.items()}

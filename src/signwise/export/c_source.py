@@ -335,7 +335,8 @@ def _scratch_words(step: Step, read: Image) -> int:
         return 0
     filters = step.filters // step.groups
     if step.bits == 8:
-        return filters + 4 + (step.weight.shape[1] + 3) // 4
+        terms = math.prod(step.weight_shape(read)[1:])
+        return filters + 4 + (terms + 3) // 4
     return 528 + 12 * filters if takes_blocks(step, read) else 80 + 3 * filters
 
 

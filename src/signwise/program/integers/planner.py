@@ -249,17 +249,15 @@ class _Planner:
         parts = []
         for read in map(self._type, operation.inputs):
             factors, zeros = [np.array([read.scale / out.scale])], [np.array([zero_of(read)])]
-            (multipliers,), offsets, shift = fixed(factors, np.array([float(zero_of(out))]), zeros)
-            parts.append((int(multipliers[0]), int(offsets[0]), shift))
-        multipliers, offsets, shifts = zip(*parts, strict=True)
+            parts.append(fixed(factors, np.array([float(zero_of(out))]), zeros))
         step = Join(
             inputs=tuple(self.made[source] for source in operation.inputs),
             out=out,
             before=before,
             after=after,
-            multipliers=multipliers,
-            offsets=offsets,
-            shifts=shifts,
+            multipliers=tuple(int(part.multipliers[0][0]) for part in parts),
+            offsets=tuple(int(part.offsets[0]) for part in parts),
+            shifts=tuple(part.shift for part in parts),
         )
         self._append(value, step)
 
