@@ -62,6 +62,7 @@ def microcontrollers(recorded: Path) -> str:
             row["network"],
             _percent(row.get("error")),
             _percent(row.get("integer_error")),
+            f"{row['file']:,}",
             f"{row['weights']:,}",
             *(f"{_m4(row, optimize)['flash']:,}" for optimize in ("-Os", "-O2")),
             f"{row['arena']:,}",
@@ -69,7 +70,8 @@ def microcontrollers(recorded: Path) -> str:
         )
         for row in networks
     )
-    headings = ("network", "error", "in integers", "weights", "flash, `-Os`", "flash, `-O2`", "arena", "stack")
+    flash = ("flash, `-Os`", "flash, `-O2`")
+    headings = ("network", "error", "in integers", "`.sw` in integers", "weights", *flash, "arena", "stack")
     fast = [core["core"] for core in networks[0]["cores"] if core["optimize"] == "-O2"]
     counts = tuple(
         (
@@ -88,7 +90,7 @@ def microcontrollers(recorded: Path) -> str:
         [
             Table(headings=headings, rows=sizes, words=1).markdown(),
             "Bytes, compiled by gcc for a Cortex-M4; flash is all that the network takes, weights and code. "
-            f"Errors on all {networks[0]['images']:,} test images.",
+            f"Errors on all {networks[0]['images']:,} test images, in integers by the saved and loaded `.sw` file.",
             Table(headings=("network", "multiply-adds", *fast, "cortex-m4, `-Os`"), rows=counts, words=1).markdown(),
             "Millions per image, with `-O2` unless the column says otherwise, and in parentheses instructions per "
             "multiply-add, pools and everything else included. " + _origin(record),

@@ -93,6 +93,9 @@ function readTensors(header, data) {
 
 function readDocument(document) {
   const { version, about, ops } = document;
+  if (document.kind === "integers") {
+    throw new FormatError("a program in integers alone, which microcontrollers run: load the file that it was made from");
+  }
   if (!VERSIONS.includes(version)) {
     throw new FormatError(`the file has version ${version}, this runtime reads versions up to ${VERSIONS.at(-1)}: update it`);
   }

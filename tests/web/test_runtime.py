@@ -203,6 +203,10 @@ def damaged() -> dict[str, tuple[bytes, str]]:
         "wrong size": (changed(b'\\"out_channels\\":50', b'\\"out_channels\\":51'), "operation 3 (conv)"),
         "later value": (changed(b'\\"in\\":[5]', b'\\"in\\":[7]'), "operation 5 (flatten)"),
         "huge size": (changed(b'\\"out_features\\":500', b'\\"out_features\\":5000000000'), "operation 6 (dense)"),
+        "integers": (
+            sw.Program.load(LENET5).to_integers(np.zeros((1, 1, 28, 28))).encode(),
+            "a program in integers alone, which microcontrollers run: load the file that it was made from",
+        ),
         "dtype": (changed(b'"dtype":"U8"', b'"dtype":"I8"'), "must have dtype"),
     }
 
