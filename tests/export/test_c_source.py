@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from benchmarks.exports import noise, through_file, untrained_resnet8
 from tests.export.c_library import Library
 
 import signwise as sw
@@ -193,13 +194,22 @@ def test_the_cases_have_every_operation_with_an_integer_form_and_every_step() ->
 @pytest.mark.parametrize("name", [name for name in sw.shipped.names() if "mnist" in name])
 def test_c_gives_the_integers_of_shipped_networks_of_the_tiny_one_on_all_of_mnist(name: str, tmp_path: Path) -> None:
     data, program = sw.datasets.load("mnist"), Program.load(name)
-    program.to_integers(data.train_images[:64]).save(tmp_path / "net.sw")
-    integers = IntegerProgram.load(tmp_path / "net.sw")
+    integers = through_file(program.to_integers(data.train_images[:64]))
     library = Library(integers, to_c(integers), tmp_path, sanitize=False)
     images = data.test_images if "tiny" in name else data.test_images[:500]
     for start in range(0, len(images), 500):
         batch = images[start : start + 500]
         np.testing.assert_array_equal(library(batch), integers.run(batch))
+
+
+@needs_gcc
+@pytest.mark.slow
+def test_c_gives_the_integers_of_a_saved_and_loaded_residual_network(tmp_path: Path) -> None:
+    images = noise(8)
+    integers = through_file(untrained_resnet8().to_integers(images))
+    found = Library(integers, to_c(integers), tmp_path)(images)
+    np.testing.assert_array_equal(found, integers.run(images))
+    assert len(np.unique(found)) > 40, "the network tells its outputs apart"
 
 
 def test_signs_fill_words_from_the_lowest_bit() -> None:

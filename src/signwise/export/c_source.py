@@ -75,7 +75,7 @@ class _Writer:
         self.calls: list[str] = []
         self.weight_bytes = 0
         self.scratch = 4 * max(_scratch_words(step, self._reads(step)[0]) for step in program.steps)
-        self.sizes = [math.prod(image) for image in program.images]
+        self.sizes = [math.prod(image) for image in program.image_shapes]
         self.places = _places(program.steps, self.sizes, self.scratch)
 
     def source(self) -> Source:
@@ -88,7 +88,7 @@ class _Writer:
         return Source(files=files, weight_bytes=self.weight_bytes, arena_bytes=(arena + 3) // 4 * 4)
 
     def _reads(self, step: Step) -> list[Image]:
-        return [self.program.images[value] for value in step.inputs]
+        return [self.program.image_shapes[value] for value in step.inputs]
 
     def _type(self, value: int) -> Quantized | None:
         return self.program.input_type if value == 0 else self.program.steps[value - 1].out
@@ -154,7 +154,7 @@ class _Writer:
         return f"bytes + {self.places[value]}"
 
     def _step(self, step: Step, name: str, number: int) -> None:
-        reads, made = [self._at(value) for value in step.inputs], self.program.images[number]
+        reads, made = [self._at(value) for value in step.inputs], self.program.image_shapes[number]
         out = "NULL" if step.out is None else self._at(number)
         if isinstance(step, Layer):
             blocks = takes_blocks(step, self._reads(step)[0])
@@ -234,7 +234,7 @@ class _Writer:
 
     def _header(self, arena: int) -> str:
         first, upper = self.program.input_type, self.name.upper()
-        channels, height, width = self.program.images[0]
+        channels, height, width = self.program.image_shapes[0]
         return f"""/* Written by signwise {__version__}. A call of {self.name}_run is one inference, in integers alone.
  *
  * input: {height} x {width} x {channels} (height, width, channels) signed bytes; x stands for

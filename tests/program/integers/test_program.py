@@ -157,7 +157,7 @@ def test_each_reader_says_what_to_do_with_the_other_kind(tmp_path: Path) -> None
         (lambda document: document["steps"][0].update(kernel=[9, 3]), r"step 1 \(layer\): "),
         (lambda document: document["steps"][0].update(pool=[9, 9]), r"pool \[9, 9\] is larger than the result"),
         (lambda document: document["steps"][0].update(residual_multiplier=3), "residual_multiplier belongs to a layer"),
-        (lambda document: document["steps"][0].update(flatten=True), "a layer that flattens its input has one pixel"),
+        (lambda document: document["steps"][0].update(flatten=True), "a layer that flattens its input sees one pixel"),
         (lambda document: document["steps"][0].update(out=None), "pool is for convolutions that make bytes"),
         (lambda document: document["steps"][5].update(out=None), "the outputs are sums without a ReLU or a residual"),
         (lambda document: document["steps"][-1]["in"].append(1), "residual_multiplier belongs to a layer"),

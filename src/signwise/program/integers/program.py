@@ -91,10 +91,10 @@ class IntegerProgram:
             raise FormatError(f"input type must be uint8 or int8, got {input_type.type}")
         if not 1 <= len(self.steps) <= LARGEST_OPERATIONS:
             raise FormatError(f"an integer program has 1 to {LARGEST_OPERATIONS} steps, got {len(self.steps)}")
-        _ = self.images  # checks every step
+        _ = self.image_shapes  # checks every step
 
     @cached_property
-    def images(self) -> tuple[Image, ...]:
+    def image_shapes(self) -> tuple[Image, ...]:
         """The shape of every value as the steps see it, ``(channels, height, width)``, the input's first."""
         first = self.input_shape
         images: list[Image] = [(first[0], first[1], first[2]) if len(first) == 3 else (first[0], 1, 1)]
@@ -146,7 +146,7 @@ class IntegerProgram:
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shape of every value; the outputs are one vector, in the order height, width, channels."""
-        return (self.input_shape, *self.images[1:-1], (math.prod(self.images[-1]),))
+        return (self.input_shape, *self.image_shapes[1:-1], (math.prod(self.image_shapes[-1]),))
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ class IntegerProgram:
             op, bits, weights = step.kind, None, 0
             if isinstance(step, Layer):
                 op, bits = "dense" if step.flatten else "conv", step.bits
-                weights = math.prod(step.weight_shape(self.images[step.inputs[0]]))
+                weights = math.prod(step.weight_shape(self.image_shapes[step.inputs[0]]))
             found.append(
                 Row(
                     value=number,
@@ -218,7 +218,7 @@ class IntegerProgram:
             examples: ``(batch, *input_shape)``, of any real type, such as raw pixels.
         """
         images = self.as_bytes(examples)
-        made = np.empty((len(images), math.prod(self.images[-1])), np.int32)
+        made = np.empty((len(images), math.prod(self.image_shapes[-1])), np.int32)
         for start in range(0, len(images), BATCH):
             part = slice(start, start + BATCH)
             made[part] = self._run(images[part])
@@ -244,7 +244,7 @@ class IntegerProgram:
             raise SignwiseError("the input must hold finite numbers: no byte stands for infinity or NaN")
         zero, high = zero_of(self.input_type), high_of(self.input_type)
         rounded = np.clip(np.floor(read / self.input_type.scale + zero + 0.5), 0, high)
-        images = rounded.reshape(-1, *self.images[0]).transpose(0, 2, 3, 1)
+        images = rounded.reshape(-1, *self.image_shapes[0]).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(images, np.uint8)
 
     def as_inputs(self, inputs: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:

@@ -185,8 +185,9 @@ class Layer(Step):
             raise FormatError("residual_multiplier belongs to a layer with two inputs, and to no other")
         if has_residual:
             check_integer("residual_multiplier", self.residual_multiplier, -LARGEST_MULTIPLIER, LARGEST_MULTIPLIER)
-        if self.flatten and (self._window, self.groups) != (Window(**_ONE_PIXEL), 1):
-            raise FormatError("a layer that flattens its input has one pixel: kernel, stride and dilation are 1")
+        window = (self.kernel, self.stride, self.padding, self.dilation, self.groups)
+        if self.flatten and window != ((1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1):
+            raise FormatError("a layer that flattens its input sees one pixel: no kernel, stride, padding or groups")
         if (has_residual or self.out is None or self.flatten) and self.pool != (1, 1):
             raise FormatError(f"pool is for convolutions that make bytes and have no residual, got {list(self.pool)}")
         if self.out is None and (has_residual or self.relu):
@@ -294,9 +295,6 @@ class Layer(Step):
             total = np.maximum(total, zero_of(self.out))
         apart = Window(kernel=self.pool, stride=self.pool, padding=(0, 0, 0, 0))
         return total if self.pool == (1, 1) else largest(apart.seen(total, 0))
-
-
-_ONE_PIXEL: dict[str, Any] = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0, 0, 0)}
 
 
 def _blocks(rows: int, columns: int, numbers: int) -> Iterator[tuple[slice, slice]]:
