@@ -271,7 +271,7 @@ class Program:
             >>> from signwise.datasets import load as load_images
             >>> program = Program.load("tiny_cnn-mnist-1bit")
             >>> program.to_integers(load_images("mnist").train_images[:16])
-            IntegerProgram((1, 28, 28) -> (10,), 6 steps, 49,008 weights, 7,794 bytes)
+            IntegerProgram((1, 28, 28) -> (10,), 7 steps, 49,008 weights, 7,788 bytes)
         """
         inputs = self.as_input(examples)
         steps, kind, output_scale = plan_integers(self.ops, self.tensors, self.shapes, self.output, inputs)

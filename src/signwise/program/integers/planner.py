@@ -54,7 +54,7 @@ def fixed(factors: Sequence[npt.NDArray[Any]], bias: npt.NDArray[Any], zeros: Se
 
     Example:
         >>> (multipliers,), offsets, shift = fixed([np.array([0.3])], np.array([2.0]), [np.array([10])])
-        >>> [int(multipliers[0] * sum + offsets[0]) >> shift for sum in (10, 11, 12, 110)]
+        >>> [(int(multipliers[0]) * sum + int(offsets[0])) >> shift for sum in (10, 11, 12, 110)]
         [2, 2, 3, 32]
     """
     for shift in range(LARGEST_SHIFT, -1, -1):
