@@ -25,8 +25,7 @@ from signwise.provenance import write_record
 from tools import cortex_m
 
 ROOT = Path(__file__).parents[1]
-NETWORKS = ("lenet5-mnist-1bit", "tiny_cnn-mnist-1bit")
-RESNET8 = "resnet8-cifar10-1bit"  # untrained where it is not shipped
+NETWORKS = ("lenet5-mnist-1bit", "tiny_cnn-mnist-1bit", "resnet8-cifar10-1bit")
 EXAMPLES = 128
 IMAGES = 2  # per core: the instructions hardly depend on the image
 
@@ -48,21 +47,6 @@ def untrained_resnet18() -> Program:
     return sw.compile(model, torch.zeros(1, 3, 32, 32))
 
 
-def untrained_resnet8() -> Program:
-    """ResNet-8 on raw pixels: its bytes and nearly all of its instructions do not depend on the weights."""
-    torch.manual_seed(0)
-    model = sw.models.resnet8()
-    sw.binarize_(model)
-    whole = torch.nn.Sequential(sw.models.Standardize([0.5] * 3, [0.25] * 3), model)
-    whole(torch.from_numpy(noise(32)))  # the statistics of batch norm
-    return sw.compile(whole.eval(), torch.zeros(1, 3, 32, 32))
-
-
-def noise(count: int) -> npt.NDArray[np.float32]:
-    """Images for a network that was not trained."""
-    return np.random.default_rng(0).integers(0, 256, (count, 3, 32, 32)).astype(np.float32)
-
-
 def trained(name: str) -> dict[str, Any]:
     """A shipped network in C on every core, and its errors on all test images."""
     program = Program.load(name)
@@ -73,13 +57,6 @@ def trained(name: str) -> dict[str, Any]:
         "error": 100 * program.error(data.test_images, data.test_labels),
         "integer_error": 100 * integers.error(data.test_images, data.test_labels),
     }
-
-
-def untrained() -> dict[str, Any]:
-    """ResNet-8 without training in C on every core."""
-    program = untrained_resnet8()
-    integers = through_file(program.to_integers(noise(16)))
-    return microcontroller("resnet8, untrained", program, integers, noise(IMAGES))
 
 
 def through_file(program: IntegerProgram) -> IntegerProgram:
@@ -132,9 +109,7 @@ def main() -> None:
         parser.error(f"not installed: {', '.join(missing)}")
     sizes = [onnx_sizes(name, Program.load(name)) for name in NETWORKS]
     sizes.append(onnx_sizes("resnet18, untrained", untrained_resnet18()))
-    networks = [trained(name) for name in NETWORKS]
-    networks.append(trained(RESNET8) if RESNET8 in sw.shipped.names() else untrained())
-    record = {"onnx": sizes, "microcontrollers": networks}
+    record = {"onnx": sizes, "microcontrollers": [trained(name) for name in NETWORKS]}
     write_record(out, record, "onnx")
     print(f"{out} written")
 

@@ -21,7 +21,7 @@ from signwise.reproduce.runs import plan
 from signwise.training.run_folder import load_run
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ("lenet5-mnist", "vgg_fast-cifar10", "tiny_cnn-mnist")
+SHIPPED = ("lenet5-mnist", "vgg_fast-cifar10", "tiny_cnn-mnist", "resnet8-cifar10")
 """The recipes whose 1-bit networks are shipped."""
 
 

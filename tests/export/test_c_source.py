@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from benchmarks.exports import noise, through_file, untrained_resnet8
+from benchmarks.exports import through_file
 from tests.export.c_library import Library
 
 import signwise as sw
@@ -205,8 +205,8 @@ def test_c_gives_the_integers_of_shipped_networks_of_the_tiny_one_on_all_of_mnis
 @needs_gcc
 @pytest.mark.slow
 def test_c_gives_the_integers_of_a_saved_and_loaded_residual_network(tmp_path: Path) -> None:
-    images = noise(8)
-    integers = through_file(untrained_resnet8().to_integers(images))
+    images = np.random.default_rng(0).integers(0, 256, (8, 3, 32, 32))
+    integers = through_file(Program.load("resnet8-cifar10-1bit").to_integers(images))
     found = Library(integers, to_c(integers), tmp_path)(images)
     np.testing.assert_array_equal(found, integers.run(images))
     assert len(np.unique(found)) > 40, "the network tells its outputs apart"

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.exports import noise, untrained_resnet8
 
 import signwise as sw
 from signwise.export import to_c
@@ -50,8 +49,8 @@ def test_the_tiny_network_takes_less_than_11_kilobytes_of_flash_compiled_for_siz
 
 
 def test_resnet8_takes_less_than_one_instruction_per_multiply_add_and_20_kilobytes_of_flash(tmp_path: Path) -> None:
-    images = noise(2)
-    program = untrained_resnet8().to_integers(images)
+    images = np.random.default_rng(0).integers(0, 256, (2, 3, 32, 32))
+    program = sw.Program.load("resnet8-cifar10-1bit").to_integers(images)
     inputs = (program.as_bytes(images).astype(np.int16) - 128).astype(np.int8)
     found = cortex_m.measure(to_c(program), inputs, "cortex-m4", tmp_path)
     np.testing.assert_array_equal(found.scores, program.run(images))

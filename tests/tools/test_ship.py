@@ -17,7 +17,8 @@ from signwise.training import Options, Recipe, get_recipe, train
 pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[2] / "results"
-LARGEST = {"lenet5-mnist": 90_000, "vgg_fast-cifar10": 280_000, "tiny_cnn-mnist": 15_000}  # bytes of the packed files
+# Bytes of the packed files.
+LARGEST = {"lenet5-mnist": 90_000, "vgg_fast-cifar10": 280_000, "tiny_cnn-mnist": 15_000, "resnet8-cifar10": 22_000}
 
 
 @pytest.fixture(scope="module")
