@@ -371,8 +371,8 @@ MOVES: dict[str, Callable[..., Any]] = {
     "aten.select.int": select,
     **dict.fromkeys(
         (
-            "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.tensor_split.sections",
-            "aten.tensor_split.indices",
+            "aten.split.Tensor", "aten.unsafe_split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default",
+            "aten.tensor_split.sections", "aten.tensor_split.indices",
         ),
         split,
     ),
