@@ -212,15 +212,13 @@ def test_a_layer_computes_what_pytorch_does(name: str) -> None:
     check(build(), torch.randn(3, *shape))
 
 
-def test_the_signs_of_a_binary_convolution_over_volumes_stay_packed() -> None:
+def test_a_binary_convolution_over_volumes_stays_packed() -> None:
     torch.manual_seed(0)
-    weight = torch.randn(3, 2, 2, 3, 3).sign()
-    model = nn.Conv3d(2, 3, (2, 3, 3))
-    with torch.no_grad():
-        model.weight.copy_(weight)
-    program = check(model, torch.randn(3, *VOLUME))
-    layers = [operation for operation in program.ops if isinstance(operation, ops.Conv)]
-    assert len(layers) == 3 and len({operation.weight for operation in layers}) == 1, "one weight for all images"
+    model = nn.Sequential(nn.Conv3d(2, 3, (2, 3, 3)))
+    sw.binarize_(model, skip=None)
+    layers = [operation for operation in check(model, torch.randn(3, *VOLUME)).ops if isinstance(operation, ops.Conv)]
+    assert [operation.bits for operation in layers] == [1, 1, 1]
+    assert len({operation.weight for operation in layers}) == 1, "one weight for all images"
 
 
 TOKEN_MODELS: dict[str, Callable[[Tensor, nn.Module], Any]] = {

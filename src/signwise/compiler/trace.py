@@ -29,14 +29,8 @@ Inputs: TypeAlias = Union[tuple[Tensor, ...], Mapping[str, Tensor]]
 WAY_OUT = "signwise.pack_(model) packs its binary layers and leaves the rest to PyTorch"
 # What to write instead, for operators that people meet most often.
 HINTS = {
-    "conv3d": "programs have convolutions over one and two dimensions",
-    "lstm": "recurrent layers stay with PyTorch",
-    "gru": "recurrent layers stay with PyTorch",
-    "upsample_bicubic2d": "mode='bilinear' compiles",
-    "sort": "do it with numpy on the program's outputs",
-    "topk": "do it with numpy on the program's outputs",
-    "cumsum": "a product with a triangular matrix of ones computes the same",
-    "index": "slices and torch.cat compile",
+    **dict.fromkeys(("sort", "argsort", "median", "kthvalue", "topk"), "do it with numpy on the program's outputs"),
+    "index": "slices, torch.cat and x[torch.arange(batch), indices] compile",
 }
 
 
@@ -52,8 +46,8 @@ class Obstacle:
         way_out: what to do.
 
     Example:
-        >>> print(Obstacle("features.3", "Conv3d", "conv3d", "sw.compile has no conv3d", "use Conv2d"))
-        conv3d in module 'features.3' (Conv3d): sw.compile has no conv3d; use Conv2d
+        >>> print(Obstacle("head.3", "Ranking", "sort", "sw.compile has no sort", "use numpy"))
+        sort in module 'head.3' (Ranking): sw.compile has no sort; use numpy
     """
 
     module: str
