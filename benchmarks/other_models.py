@@ -204,14 +204,33 @@ def _() -> Case:
     return Case(model, {"pixel_values": images(32, 4), "labels": targets})
 
 
+_CLIP_TEXT: dict[str, Any] = _SMALL | {"vocab_size": WORDS, "max_position_embeddings": 32, "eos_token_id": 0}
+_CLIP_VISION: dict[str, Any] = _SMALL | {"image_size": 32, "patch_size": 8}
+
+
 @_named("transformers/clip")
 def _() -> Case:
     transformers = package("transformers")
 
-    text = _SMALL | {"vocab_size": WORDS, "max_position_embeddings": 32, "eos_token_id": 0}
-    vision = _SMALL | {"image_size": 32, "patch_size": 8}
+    text, vision = _CLIP_TEXT, _CLIP_VISION
     model = transformers.CLIPModel(transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=16))
     return Case(model, {"input_ids": words(), "pixel_values": images(32, 4), "return_loss": True})
+
+
+@_named("transformers/clip text")
+def _() -> Case:
+    transformers = package("transformers")
+
+    model = transformers.CLIPTextModelWithProjection(transformers.CLIPTextConfig(**_CLIP_TEXT, projection_dim=16))
+    return regressor(model, {"input_ids": words()}, torch.randn(4, 16))
+
+
+@_named("transformers/clip vision")
+def _() -> Case:
+    transformers = package("transformers")
+
+    model = transformers.CLIPVisionModelWithProjection(transformers.CLIPVisionConfig(**_CLIP_VISION, projection_dim=16))
+    return regressor(model, {"pixel_values": images(32, 4)}, torch.randn(4, 16))
 
 
 @_named("transformers/wav2vec2")

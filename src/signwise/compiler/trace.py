@@ -234,7 +234,7 @@ def _layout(result: Tensor, batch: Any) -> Layout:
         rows = _rows(size, batch)
         if rows is not None:
             if at is not None:
-                raise UnsupportedError("its result has the batch twice")
+                raise UnsupportedError("its result has the batch twice: it compares examples with each other")
             at = dim
         sizes.append(int(size) if rows is None else rows)
     if at is None:
