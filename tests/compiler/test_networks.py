@@ -110,7 +110,7 @@ def test_8_bit_outputs_of_a_u_net_part_from_numpy_at_an_edge_between_two_integer
 def test_the_comparison_step_by_step_sees_a_resize_that_is_off_by_a_thousandth(monkeypatch: pytest.MonkeyPatch) -> None:
     program, x = eight_bit_u_net(0)
     wrong = [
-        replace(operation, ratios=(operation.ratios[0] * 1.001, operation.ratios[1]))
+        replace(operation, ratios=(operation.ratios[0] * (1 + 2**-10), operation.ratios[1]))
         if isinstance(operation, ops.Resize)
         else operation
         for operation in program.ops

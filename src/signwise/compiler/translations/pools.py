@@ -44,11 +44,14 @@ def _dilated_max_pool(
     call: Call, value: int, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
 ) -> Value:
     """The largest of the places of the window, each a part of the image."""
-    spread = {"kernel": kernel, "stride": stride or kernel, "padding": padding, "dilation": dilation}
+    sizes, steps, around, apart = (
+        list(rows(numbers, filler))  # type: ignore[arg-type]
+        for numbers, filler in ((kernel, 1), (stride or kernel, 1), (padding, 0), (dilation, 1))
+    )
     made = call.shape[1:] if len(call.shape) == 3 else (1, call.shape[1])
     largest, *others = windows(
-        call, value, made, fill=-LARGE, **{name: list(rows(part, name != "padding")) for name, part in spread.items()}
-    )  # type: ignore[arg-type]
+        call, value, made, kernel=sizes, stride=steps, padding=around, dilation=apart, fill=-LARGE
+    )
     for other in others:
         largest = call.step(ops.Arithmetic(inputs=(largest, other), function="maximum"))
     return made_of_rows(call, largest)
