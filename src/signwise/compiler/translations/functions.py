@@ -148,6 +148,13 @@ def exclusive_or(call: Call, *, self: Known, other: Known) -> Value:
 # Along dimensions
 
 
+def swapped_with_last(rank: int, axis: int) -> tuple[int, ...]:
+    """The order of dimensions in which one changes places with the last; twice is as before."""
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return tuple(order)
+
+
 def _reduced(call: Call, value: int, function: str, axes: tuple[int, ...], keep: bool = True) -> int:
     return call.step(ops.Reduce(inputs=(value,), function=function, axes=axes, keep=keep))
 
@@ -234,8 +241,7 @@ def cumulative_sum(call: Call, *, self: Known, dim: int, dtype: object = None) -
     """A product with a triangular matrix of ones along the dimension."""
     value, axis = call.value(self), call.of(self).axis(dim)
     shape = call.draft.shape(value)
-    size, last = shape[axis], len(shape) - 1
-    turned = tuple(last if place == axis else axis if place == last else place for place in range(len(shape)))
+    size, last, turned = shape[axis], len(shape) - 1, swapped_with_last(len(shape), axis)
     weight = call.draft.tensor("ones", np.tril(np.ones((size, size))))
     if axis != last:
         value = call.step(ops.Transpose(inputs=(value,), axes=turned))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from signwise.compiler.builder import EXAMPLES, LARGE, Call, Constant, Known, Layout, UnsupportedError, Value
+from signwise.compiler.translations.functions import swapped_with_last
 from signwise.compiler.translations.moves import joined, part, picked, reshaped
 from signwise.program import operations as ops
 
@@ -141,7 +142,7 @@ def gather(call: Call, *, self: Known, dim: int, index: Known, **_: object) -> V
     else:
         number = call.value(index, whole_numbers=True)
     last = len(call.shape) - 1
-    turned = tuple(last if place == axis else axis if place == last else place for place in range(last + 1))
+    turned = swapped_with_last(last + 1, axis)
     if axis != last:
         value, number = (call.step(ops.Transpose(inputs=(part_of,), axes=turned)) for part_of in (value, number))
     ones = one_hot(call, number, count)  # (..., picked, count)
@@ -159,7 +160,7 @@ def top(call: Call, *, self: Known, k: int, dim: int = -1, largest: bool = True,
     if k > MOST_TOP:
         raise UnsupportedError(f"the {k} largest numbers; at most {MOST_TOP} are possible")
     last = len(shape) - 1
-    turned = tuple(last if place == axis else axis if place == last else place for place in range(last + 1))
+    turned = swapped_with_last(last + 1, axis)
     if axis != last:
         value = call.step(ops.Transpose(inputs=(value,), axes=turned))
     if not largest:

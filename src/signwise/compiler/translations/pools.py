@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from signwise.compiler.builder import LARGE, Call, Known, UnsupportedError, Value, float32
+from signwise.compiler.translations.functions import swapped_with_last
 from signwise.compiler.translations.layers import as_rows, made_of_rows, pair, rows
 from signwise.compiler.translations.moves import joined, picked, reshaped
 from signwise.program import operations as ops
@@ -86,7 +87,6 @@ def im2col(
 ) -> Value:
     """nn.Unfold: (channels, height, width) -> (channels · places of the window, windows)."""
     value = call.image(self)
-    spread = {"kernel": kernel_size, "stride": stride, "padding": padding, "dilation": dilation}
     places, apart = pair(kernel_size), pair(dilation)
     made = tuple(
         (side + 2 * around - gap * (size - 1) - 1) // step + 1
@@ -95,7 +95,8 @@ def im2col(
         )
     )
     channels, count = call.draft.shape(value)[0], math.prod(places)
-    found = [reshaped(call, part, (channels, 1, math.prod(made))) for part in windows(call, value, made, **spread)]
+    parts = windows(call, value, made, kernel=kernel_size, stride=stride, padding=padding, dilation=dilation)
+    found = [reshaped(call, part, (channels, 1, math.prod(made))) for part in parts]
     return Value(reshaped(call, joined(call, found, 1), (channels * count, math.prod(made))), call.layout)
 
 
@@ -178,9 +179,8 @@ def pool_3d(function: str) -> Callable[..., Value]:
         ))  # fmt: skip
         channels, depth, height, width = layout.shape
         value = reshaped(call, value, (channels * depth, height, width))
-        value = call.step(
-            pool(inputs=(value,), kernel=pair(sizes[1:]), stride=pair(steps[1:]), padding=(*sides[1:], *sides[1:]))
-        )  # type: ignore[arg-type]
+        around = (sides[1], sides[2], sides[1], sides[2])
+        value = call.step(pool(inputs=(value,), kernel=pair(sizes[1:]), stride=pair(steps[1:]), padding=around))
         _, high, wide = call.draft.shape(value)
         value = reshaped(call, value, (channels, depth, high * wide))
         value = call.step(
@@ -287,8 +287,8 @@ def by_matrices(operator: Any) -> Callable[..., Value]:
             shape = [size, 1, *(size if place == axis else 1 for place in range(1, last + 1))]
             images = units.reshape(shape).expand(size, 1, *layout.shape[1:]).contiguous()
             found = operator(images, **how)
-            matrix = found[(slice(None), 0, *(slice(None) if place == axis else 0 for place in range(1, last + 1)))]
-            turned = tuple(last if place == axis else axis if place == last else place for place in range(last + 1))
+            along = (slice(None), 0, *(slice(None) if place == axis else 0 for place in range(1, last + 1)))
+            matrix, turned = found[along], swapped_with_last(last + 1, axis)
             if axis != last:
                 value = call.step(ops.Transpose(inputs=(value,), axes=turned))
             weight = call.draft.tensor("weight", matrix.T.contiguous().numpy())  # (made, size)
@@ -300,17 +300,17 @@ def by_matrices(operator: Any) -> Callable[..., Value]:
     return translation
 
 
-def nearest_exact(operator: Any) -> Callable[..., Value]:
+def by_places(operator: Any) -> Callable[..., Value]:
     """The pixel whose middle is nearest, as PyTorch's own result on the numbers of the pixels shows."""
 
     def translation(call: Call, *, input: Known, **how: Any) -> Value:
         value, shape = call.value(input), call.of(input).shape
         for axis in range(1, len(shape)):
             numbers = torch.arange(shape[axis], dtype=torch.float64)
-            along = [1, 1, *(-1 if place == axis else 1 for place in range(1, len(shape)))]
-            found = operator(numbers.reshape(along).expand(1, 1, *shape[1:]).contiguous(), **how)
-            places = found[(0, 0, *(slice(None) if place == axis else 0 for place in range(1, len(shape))))]
-            value = picked(call, value, axis, [int(place) for place in places])
+            row = [1, 1, *(-1 if place == axis else 1 for place in range(1, len(shape)))]
+            found = operator(numbers.reshape(row).expand(1, 1, *shape[1:]).contiguous(), **how)
+            along = (0, 0, *(slice(None) if place == axis else 0 for place in range(1, len(shape))))
+            value = picked(call, value, axis, [int(place) for place in found[along]])
         return Value(value, call.layout)
 
     return translation
@@ -338,9 +338,9 @@ POOLS: dict[str, Callable[..., Any]] = {
     "aten._upsample_bilinear2d_aa.vec": by_matrices(_aten._upsample_bilinear2d_aa.vec),
     "aten._upsample_bicubic2d_aa.vec": by_matrices(_aten._upsample_bicubic2d_aa.vec),
     "aten.upsample_trilinear3d.vec": by_matrices(_aten.upsample_trilinear3d.vec),
-    "aten._upsample_nearest_exact1d.vec": nearest_exact(_aten._upsample_nearest_exact1d.vec),
-    "aten._upsample_nearest_exact2d.vec": nearest_exact(_aten._upsample_nearest_exact2d.vec),
-    "aten.upsample_nearest3d.vec": nearest_exact(_aten.upsample_nearest3d.vec),
+    "aten._upsample_nearest_exact1d.vec": by_places(_aten._upsample_nearest_exact1d.vec),
+    "aten._upsample_nearest_exact2d.vec": by_places(_aten._upsample_nearest_exact2d.vec),
+    "aten.upsample_nearest3d.vec": by_places(_aten.upsample_nearest3d.vec),
     **dict.fromkeys(("aten.upsample_nearest2d.vec", "aten.upsample_nearest1d.vec"), resize("nearest")),
     **dict.fromkeys(("aten.upsample_bilinear2d.vec", "aten.upsample_linear1d.vec"), resize("bilinear")),
 }

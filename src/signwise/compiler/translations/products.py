@@ -29,8 +29,8 @@ def matmul(call: Call, *, self: Known, other: Known | None = None, mat2: Known |
     if isinstance(second, Constant) and second.tensor.dim() == 1 and second.layout is None:
         column = replace(second, tensor=second.tensor[:, None])
         wide = replace(call.layout, sizes=(*call.layout.sizes, 1))
-        made = matmul(Call(call.draft, call.name, (wide,)), self=self, other=column)
-        return Value(reshaped(call, made.number, call.shape), call.layout)
+        product = matmul(Call(call.draft, call.name, (wide,)), self=self, other=column)
+        return Value(reshaped(call, product.number, call.shape), call.layout)
     shapes = [known.layout.sizes if isinstance(known, Value) else known.tensor.shape for known in (self, second)]
     if min(map(len, shapes)) < 2:
         raise UnsupportedError("a product with a vector; unsqueeze makes it a matrix")
