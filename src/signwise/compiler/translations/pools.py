@@ -46,7 +46,7 @@ def _dilated_max_pool(
 ) -> Value:
     """The largest of the places of the window, each a part of the image."""
     sizes, steps, around, apart = (
-        list(rows(numbers, filler))  # type: ignore[arg-type]
+        [filler, *numbers] if len(numbers) == 1 else numbers
         for numbers, filler in ((kernel, 1), (stride or kernel, 1), (padding, 0), (dilation, 1))
     )
     made = call.shape[1:] if len(call.shape) == 3 else (1, call.shape[1])
