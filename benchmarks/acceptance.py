@@ -43,7 +43,7 @@ import signwise as sw
 from signwise.errors import SignwiseError
 from signwise.layers import binary_layers
 from signwise.observe import run_example
-from signwise.provenance import revision, write_record
+from signwise.provenance import revision, versions, write_record
 
 sys.path.insert(0, str(Path(__file__).parent))
 _other_models: Any = importlib.import_module("other_models")  # beside this script, which is no package
@@ -318,14 +318,16 @@ def main() -> None:
         for step, failure in results[name]["failures"].items():
             print(f"    {step}: {failure}", flush=True)
         if not arguments.no_record:  # after each model: a run of some models or checks replaces only what it found
-            recorded = json.loads(arguments.out.read_text())["models"] if arguments.out.exists() else {}
+            before = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"models": {}, "versions": {}}
+            recorded = before["models"]
             known = recorded.get(name, {})
             origin: dict[str, Any] = {"revision": revision()}
             if known and len(steps) < len(CHECKS):  # the other checks keep the row's revision
                 origin = {"revisions": known.get("revisions", {}) | dict.fromkeys(steps, revision())}
             recorded[name] = known | results[name] | origin
             ordered = {known: recorded[known] for known in MODELS if known in recorded}
-            write_record(arguments.out, {"steps": STEPS, "models": ordered}, *PACKAGES, *PACKAGES_OF_FEW)
+            used = before["versions"] | versions(*PACKAGES, *PACKAGES_OF_FEW)  # rows of other packages stay
+            write_record(arguments.out, {"versions": used, "steps": STEPS, "models": ordered})
     raise SystemExit(any(found["failures"] for found in results.values()))
 
 

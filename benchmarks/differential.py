@@ -305,7 +305,7 @@ def all_values(program: Program, examples: Sequence[Array], threads: int) -> lis
     return found
 
 
-def compare(program: Program, examples: Sequence[Array], threads: int, counted: Counted) -> None:
+def compare(program: Program, examples: Sequence[Array], threads: int, counted: Counted, bound: float = BOUND) -> None:
     """Hold every value of the library against numpy; raises AssertionError with the first that is out of bounds."""
     first = len(program.inputs)
     values = all_values(program, examples, threads)
@@ -326,12 +326,12 @@ def compare(program: Program, examples: Sequence[Array], threads: int, counted: 
         if kept is None:
             error = float(np.abs(found - exact).max(initial=0.0)) / largest
             counted.largest = max(counted.largest, error)
-            assert error <= BOUND, f"{operation}: {error:.1e}"
+            assert error <= bound, f"{operation}: {error:.1e}"
         else:
             steps = np.clip(exact / kept.scale, *kept.limits)
             integers = np.rint(found / kept.scale)
             apart = np.abs(integers - steps) - 0.5
-            assert float(apart.max(initial=-1.0)) <= BOUND * largest / kept.scale, f"{operation}: {apart.max():.1e}"
+            assert float(apart.max(initial=-1.0)) <= bound * largest / kept.scale, f"{operation}: {apart.max():.1e}"
             counted.at_an_edge += int((integers != np.rint(steps)).sum())
     whole = program.session(threads)(*examples)
     assert np.array_equal(whole, values[program.outputs[0]]), f"{program.ops[-1]} as the only output"

@@ -6,9 +6,13 @@ case is built, so a missing package costs only its own models.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,9 +48,32 @@ def _named(name: str) -> Callable[[Build], Build]:
     return enter
 
 
+_declared: list[torch.library.Library] = []  # a library's declarations last as long as it does
+
+
 def package(name: str) -> Any:
-    """An optional package, or a module of it."""
+    """An optional package, or a module of it.
+
+    torchvision, which timm and others import, comes from PyPI with operators for CUDA, which do not load beside the
+    CPU build of PyTorch. Its Python code then fails because two of them are unknown. No model here calls these, so that
+    their names are enough.
+    """
+    if not _declared and importlib.util.find_spec("torchvision") and "torchvision" not in sys.modules:
+        _load_operators()
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for operator in ("nms", "qnms"):
+            if not hasattr(torch.ops.torchvision, operator):
+                library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _declared.append(library)
     return importlib.import_module(name)
+
+
+def _load_operators() -> None:
+    """torchvision's own operators, where they load: these must come before any declaration of ours."""
+    found = importlib.util.find_spec("torchvision")
+    assert found is not None and found.origin is not None
+    with contextlib.suppress(OSError):
+        torch.ops.load_library(str(Path(found.origin).parent / "_C.so"))
 
 
 def images(size: int, batch: int = 8, channels: int = 3) -> Tensor:
@@ -177,14 +204,33 @@ def _() -> Case:
     return Case(model, {"pixel_values": images(32, 4), "labels": targets})
 
 
+_CLIP_TEXT: dict[str, Any] = _SMALL | {"vocab_size": WORDS, "max_position_embeddings": 32, "eos_token_id": 0}
+_CLIP_VISION: dict[str, Any] = _SMALL | {"image_size": 32, "patch_size": 8}
+
+
 @_named("transformers/clip")
 def _() -> Case:
     transformers = package("transformers")
 
-    text = _SMALL | {"vocab_size": WORDS, "max_position_embeddings": 32, "eos_token_id": 0}
-    vision = _SMALL | {"image_size": 32, "patch_size": 8}
+    text, vision = _CLIP_TEXT, _CLIP_VISION
     model = transformers.CLIPModel(transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=16))
     return Case(model, {"input_ids": words(), "pixel_values": images(32, 4), "return_loss": True})
+
+
+@_named("transformers/clip text")
+def _() -> Case:
+    transformers = package("transformers")
+
+    model = transformers.CLIPTextModelWithProjection(transformers.CLIPTextConfig(**_CLIP_TEXT, projection_dim=16))
+    return regressor(model, {"input_ids": words()}, torch.randn(4, 16))
+
+
+@_named("transformers/clip vision")
+def _() -> Case:
+    transformers = package("transformers")
+
+    model = transformers.CLIPVisionModelWithProjection(transformers.CLIPVisionConfig(**_CLIP_VISION, projection_dim=16))
+    return regressor(model, {"pixel_values": images(32, 4)}, torch.randn(4, 16))
 
 
 @_named("transformers/wav2vec2")

@@ -99,9 +99,9 @@ def test_an_estimate_is_called_one_and_a_count_names_the_size_of_the_file() -> N
 
 
 def test_a_model_that_cannot_be_compiled_can_still_be_estimated() -> None:
-    model = nn.Sequential(nn.Conv3d(1, 2, 2), nn.Flatten(), nn.Linear(16, 2))
-    with pytest.raises(sw.SignwiseError, match="conv3d"):
-        sw.summary(model, torch.zeros(1, 1, 3, 3, 3))
+    model = nn.Sequential(nn.ConvTranspose3d(1, 2, 2), nn.Flatten(), nn.Linear(16, 2))
+    with pytest.raises(sw.SignwiseError, match="conv_transpose3d"):
+        sw.summary(model, torch.zeros(1, 1, 1, 1, 1))
     assert sw.summary(model).bytes_packed == 4 * (2 * 8 + 2 + 16 * 2 + 2)
 
 

@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from signwise.compiler.translate import DECOMPOSED, SHAPE_ALONE
 from signwise.compiler.translations.elementwise import ELEMENTWISE
+from signwise.compiler.translations.functions import FUNCTIONS
+from signwise.compiler.translations.indices import INDICES
 from signwise.compiler.translations.layers import LAYERS
 from signwise.compiler.translations.moves import MOVES
 from signwise.compiler.translations.pools import POOLS
@@ -15,12 +18,16 @@ from signwise.reproduce.tables import Table
 from tools.inference_records import JsonObject
 
 MISSING = "_Not recorded yet._"
-FAMILIES = {
+FAMILIES: dict[str, Iterable[str]] = {
     "layers, norms": LAYERS,
     "activations, arithmetic": ELEMENTWISE,
+    "functions, statistics, distances": FUNCTIONS,
     "products, attention": PRODUCTS,
     "moves": MOVES,
+    "indices": INDICES,
     "pools, reductions, resampling": POOLS,
+    "constants of a shape": SHAPE_ALONE,
+    "taken apart into others": DECOMPOSED,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,11 @@ def test_every_8_bit_integer_is_the_nearest_one_to_what_numpy_computes(name: str
     """From the library's own inputs of each operation: off by one at an edge between two integers, and nowhere else."""
     program, given = small.untrained(small.NETWORKS[name], examples=8)
     counted = stepwise.Counted()
-    stepwise.compare(program.quantize(given), [given[:4]], 2, counted)
-    assert counted.largest < 1e-5 and counted.at_an_edge < 1e-3 * counted.numbers
+    stepwise.compare(program.quantize(given), [given[:4]], 2, counted, bound=1e-5)
+    assert counted.at_an_edge < 1e-3 * counted.numbers
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_8_bit_outputs_of_a_u_net_part_from_numpy_at_an_edge_between_two_integers(seed: int) -> None:
-    """Some pixels of these differ by 2e-3. The first integers that do were half a step away, to five digits."""
+def eight_bit_u_net(seed: int) -> tuple[Program, Any]:
     torch.manual_seed(seed)
     model, x = small.UNet(bilinear=True), torch.randn(8, 3, 32, 32)
     sw.binarize_(model, example_input=x[:2])
@@ -76,10 +75,24 @@ def test_8_bit_outputs_of_a_u_net_part_from_numpy_at_an_edge_between_two_integer
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    program = sw.compile(model.eval(), x[:2]).quantize(x.numpy())
-    stepwise.compare(program, [x.numpy()], 1, stepwise.Counted())  # every step is right for its inputs
-    found = stepwise.all_values(program, [x.numpy()], 1)
-    exact = dict(reference.values(program.ops, program.tensors, [x.numpy()]))
+    return sw.compile(model.eval(), x[:2]).quantize(x.numpy()), x.numpy()
+
+
+ROUNDING = 2e-6  # of the largest number: what float32 sums of some hundred terms are off by
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_8_bit_outputs_of_a_u_net_part_from_numpy_at_an_edge_between_two_integers(seed: int) -> None:
+    """Some pixels differ by 2e-3, though every operation is right for its inputs to the last digits of float32.
+
+    In numpy and in the library, the numbers before the first 8-bit value differ by rounding. Where one lies at an edge
+    between two integers, the integers differ, and so does what follows from them.
+    """
+    program, x = eight_bit_u_net(seed)
+    counted = stepwise.Counted()
+    stepwise.compare(program, [x], 1, counted, bound=ROUNDING)
+    assert counted.at_an_edge <= 1e-5 * counted.numbers
+    found, exact = stepwise.all_values(program, [x], 1), dict(reference.values(program.ops, program.tensors, [x]))
     for index, operation in enumerate(program.ops):
         if operation.out is None:
             continue
@@ -87,10 +100,27 @@ def test_8_bit_outputs_of_a_u_net_part_from_numpy_at_an_edge_between_two_integer
         if differing.any():
             read = [exact[value] * (1.0 if out is None else out.scale)
                     for value in operation.inputs for out in [reference.out_of(program.ops, value - 1)]]  # fmt: skip
-            steps = operation.evaluate([part.astype(np.float64) for part in read], program.tensors)[differing]
-            edges = np.abs(steps / operation.out.scale % 1 - 0.5)
-            assert edges.max() < 1e-4, edges
+            numbers = operation.evaluate([part.astype(np.float64) for part in read], program.tensors)
+            edges = np.abs(numbers[differing] / operation.out.scale % 1 - 0.5)
+            assert edges.max() <= ROUNDING * np.abs(numbers).max() / operation.out.scale
             return
+    assert relative_error(program(x), program.reference(x)) < 1e-5, "the same integers, but other outputs"
+
+
+def test_the_comparison_step_by_step_sees_a_resize_that_is_off_by_a_thousandth(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, x = eight_bit_u_net(0)
+    wrong = [
+        replace(operation, ratios=(operation.ratios[0] * (1 + 2**-10), operation.ratios[1]))
+        if isinstance(operation, ops.Resize)
+        else operation
+        for operation in program.ops
+    ]
+    assert wrong != list(program.ops)
+    changed = Program(inputs=program.inputs, ops=wrong, tensors=program.tensors, outputs=program.outputs)
+    all_values = stepwise.all_values
+    monkeypatch.setattr(stepwise, "all_values", lambda _, *how: all_values(changed, *how))
+    with pytest.raises(AssertionError, match="Resize"):
+        stepwise.compare(program, [x], 1, stepwise.Counted(), bound=ROUNDING)
 
 
 def test_every_obstacle_is_listed_at_once_with_module_operator_and_way_out() -> None:
@@ -104,13 +134,13 @@ def test_every_obstacle_is_listed_at_once_with_module_operator_and_way_out() -> 
 
     class Sums(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.cumsum(-1)
+            return x.cumprod(-1)
 
     obstacles = sw.can_compile(Odd(), torch.randn(1, 3, 8, 8))
-    assert [(found.module, found.operator) for found in obstacles] == [("sum", "cumsum"), ("", "sort")]
+    assert [(found.module, found.operator) for found in obstacles] == [("sum", "cumprod"), ("", "sort")]
     assert all("signwise.pack_" in found.way_out for found in obstacles)
-    assert "triangular matrix" in obstacles[0].way_out
-    with pytest.raises(sw.SignwiseError, match=r"(?s)2 parts of the model:.*cumsum in module 'sum'.*sort in the model"):
+    assert "with numpy" in obstacles[1].way_out
+    with pytest.raises(sw.SignwiseError, match=r"(?s)2 parts of the model.*cumprod in module 'sum'.*sort in the model"):
         sw.compile(Odd(), torch.randn(1, 3, 8, 8))
 
 

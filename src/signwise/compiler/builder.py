@@ -45,6 +45,7 @@ class Draft:
         self.tensors: dict[str, npt.NDArray[Any]] = {}
         self.outputs: list[int] = [0]
         self._shapes: dict[int, Shape] = {number: given.shape for number, given in enumerate(self.inputs)}
+        self._reals: dict[int, int] = {}  # whole numbers by value, and the same as float32
 
     @property
     def output(self) -> int:
@@ -67,14 +68,56 @@ class Draft:
             return self.is_integer(operation.inputs[0])
         return isinstance(operation, ops.ArgMax)
 
-    def make_float(self, value: int) -> None:
-        """Let the program take an input of whole numbers as float32, since it computes with them."""
-        if value < len(self.inputs):
-            self.inputs[value] = replace(self.inputs[value], type="float32")
-        elif isinstance(operation := self.ops[value], MovesIntegers):
-            self.make_float(operation.inputs[0])
-        else:
-            raise UnsupportedError("it computes with positions (argmax), which a program only returns")
+    def real(self, value: int) -> int:
+        """Whole numbers as float32, to compute with: a table of 0, 1, 2, ... that they look up.
+
+        :meth:`settle` decides how long the table of an input is, and whether there has to be one.
+        """
+        if value not in self._reals:
+            source = self._source(value)
+            rows = 1 if source < len(self.inputs) else self._positions(source)
+            table = self.tensor("whole numbers", np.arange(rows, dtype=np.float64)[:, None])
+            looked_up = ops.Embedding(inputs=(value,), weight=table, rows=rows, width=1)
+            found = self.add(looked_up, self.names.get(value, "input"))
+            self._reals[value] = self.add(ops.Reshape(inputs=(found,), shape=self.shape(value)), self.names[found])
+        return self._reals[value]
+
+    def _source(self, value: int) -> int:
+        """The input or operation that whole numbers come from."""
+        operation = self.ops.get(value)
+        return self._source(operation.inputs[0]) if isinstance(operation, MovesIntegers) else value
+
+    def _positions(self, value: int) -> int:
+        operation = self.ops[value]
+        assert isinstance(operation, ops.ArgMax)
+        return self.shape(operation.inputs[0])[operation.axis]
+
+    def settle(self) -> None:
+        """Let inputs of whole numbers that nothing looks up be float32; the others get tables to compute with."""
+        tables = {self.ops[real].inputs[0]: value for value, real in self._reals.items()}
+        for value, given in enumerate(self.inputs):
+            read = [looked_up for looked_up, source in tables.items() if self._source(source) == value]
+            if given.type != "int32" or not read:
+                continue
+            rows = [
+                operation.rows
+                for number, operation in self.ops.items()
+                if isinstance(operation, ops.Embedding) and number not in tables
+                if self._source(operation.inputs[0]) == value
+            ]
+            if not rows:
+                self.inputs[value] = replace(given, type="float32")
+            for looked_up in read:
+                if rows:
+                    operation = self.ops[looked_up]
+                    assert isinstance(operation, ops.Embedding)
+                    self.tensors[operation.weight] = np.arange(max(rows), dtype=np.float64)[:, None]
+                    self.ops[looked_up] = replace(operation, rows=max(rows))
+                else:
+                    source = tables[looked_up]
+                    self.redirect(self._reals[source], source)
+                    self.remove(self._reals[source])
+                    self.remove(looked_up)
 
     def unknown(self, shape: Shape) -> int:
         """A value that nothing makes, in the place of what cannot be expressed."""
@@ -225,11 +268,13 @@ class Value:
         number: in the draft.
         layout: where PyTorch's tensor has the batch.
         is_condition: whether it is one of true and false, which a program holds as 1 and 0.
+        is_whole: whether PyTorch has whole numbers here, which a program may hold as float32.
     """
 
     number: int
     layout: Layout
     is_condition: bool = False
+    is_whole: bool = False
 
 
 EXAMPLES = 2  # constants that depend on the size of the batch are computed for this many
@@ -309,7 +354,7 @@ class Call:
 
         Args:
             known: what is known of the argument.
-            whole_numbers: whether the operation reads tokens, too; others make the program take them as float32.
+            whole_numbers: whether the operation reads tokens, too; others read them as float32.
         """
         if isinstance(known, Constant):
             layout = self.layout if known.layout is None else known.layout
@@ -319,7 +364,7 @@ class Call:
         if not isinstance(known, Value):
             raise UnsupportedError(f"it reads {known!r}")
         if not whole_numbers and self.draft.is_integer(known.number):
-            self.draft.make_float(known.number)
+            return self.draft.real(known.number)
         return known.number
 
     def image(self, known: object) -> int:

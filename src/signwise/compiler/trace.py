@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from signwise.compiler.builder import EXAMPLES, Call, Constant, Draft, Layout, UnsupportedError, Value
-from signwise.compiler.translate import TRANSLATIONS
+from signwise.compiler.translate import SHAPE_ALONE, TRANSLATIONS, decompositions
 from signwise.errors import FormatError, SignwiseError
 from signwise.program.checks import Input
 
@@ -29,14 +29,8 @@ Inputs: TypeAlias = Union[tuple[Tensor, ...], Mapping[str, Tensor]]
 WAY_OUT = "signwise.pack_(model) packs its binary layers and leaves the rest to PyTorch"
 # What to write instead, for operators that people meet most often.
 HINTS = {
-    "conv3d": "programs have convolutions over one and two dimensions",
-    "lstm": "recurrent layers stay with PyTorch",
-    "gru": "recurrent layers stay with PyTorch",
-    "upsample_bicubic2d": "mode='bilinear' compiles",
-    "sort": "do it with numpy on the program's outputs",
-    "topk": "do it with numpy on the program's outputs",
-    "cumsum": "a product with a triangular matrix of ones computes the same",
-    "index": "slices and torch.cat compile",
+    **dict.fromkeys(("sort", "argsort", "median", "kthvalue", "topk"), "do it with numpy on the program's outputs"),
+    "index": "slices, torch.cat and x[torch.arange(batch), indices] compile",
 }
 
 
@@ -52,8 +46,8 @@ class Obstacle:
         way_out: what to do.
 
     Example:
-        >>> print(Obstacle("features.3", "Conv3d", "conv3d", "sw.compile has no conv3d", "use Conv2d"))
-        conv3d in module 'features.3' (Conv3d): sw.compile has no conv3d; use Conv2d
+        >>> print(Obstacle("head.3", "Ranking", "sort", "sw.compile has no sort", "use numpy"))
+        sort in module 'head.3' (Ranking): sw.compile has no sort; use numpy
     """
 
     module: str
@@ -84,12 +78,15 @@ def trace_model(
     exported = _export(model, example)
     constants = _constants(exported, scales)
     placeholders = [node for node in exported.graph.nodes if node.op == "placeholder" and node not in constants]
+    for node in placeholders:
+        if not isinstance(node.meta["val"], Tensor):
+            raise SignwiseError(f"the model's code reads {node.name}, which is no tensor; {WAY_OUT}")
     given = _in_order(example, [node.name for node in placeholders])
     draft = Draft(*(_input(tensor) for tensor in given))
     batch = placeholders[0].meta["val"].shape[0]
     known: dict[fx.Node, Any] = dict(constants)
     for number, node in enumerate(placeholders):
-        known[node] = Value(number, _layout(node.meta["val"], batch), node.meta["val"].dtype == torch.bool)
+        known[node] = _typed(Value(number, _layout(node.meta["val"], batch)), node.meta["val"])
     found: list[Obstacle] = []
     for node in exported.graph.nodes:
         if node.op == "call_function":
@@ -103,6 +100,7 @@ def trace_model(
                 draft.outputs = _outputs(draft, node.args[0], known, batch)
             except UnsupportedError as error:
                 found.append(Obstacle("", type(model).__name__, "the output", str(error)))
+    draft.settle()
     unique = list(dict.fromkeys(found))
     if obstacles is not None:
         obstacles.extend(unique)
@@ -154,8 +152,8 @@ def _export(model: nn.Module, example: Inputs) -> torch.export.ExportedProgram:
         warnings.simplefilter("ignore")
         try:
             exported = _with_any_batch(model, example, arguments)
-            # Decomposes nothing, but replaces operators in place by functional ones.
-            functional: torch.export.ExportedProgram = exported.run_decompositions({})
+            # Also replaces operators in place by functional ones.
+            functional: torch.export.ExportedProgram = exported.run_decompositions(decompositions())
             return functional
         except Exception as error:  # including whatever the model's own code raises
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -236,7 +234,7 @@ def _layout(result: Tensor, batch: Any) -> Layout:
         rows = _rows(size, batch)
         if rows is not None:
             if at is not None:
-                raise UnsupportedError("its result has the batch twice")
+                raise UnsupportedError("its result has the batch twice: it compares examples with each other")
             at = dim
         sizes.append(int(size) if rows is None else rows)
     if at is None:
@@ -282,10 +280,11 @@ def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch:
     if not results:
         return result  # a size, which the shapes already give, or an assertion of the exporter
 
-    arguments = _arguments(node, known)
-    if not any(isinstance(part, Value) for part in _flat(arguments.values())):
+    arguments, target = _arguments(node, known), str(node.target)
+    read_for_shape = SHAPE_ALONE.get(target)
+    counted = [part for name, part in arguments.items() if name != read_for_shape]
+    if not any(isinstance(part, Value) for part in _flat(counted)):
         return _fold(node, arguments, results, batch)
-    target = str(node.target)
     if target not in TRANSLATIONS:
         name = _operator(node)
         raise UnsupportedError(f"sw.compile has no {name}")
@@ -294,12 +293,18 @@ def _translate(draft: Draft, node: fx.Node, known: Mapping[fx.Node, Any], batch:
     call = Call(draft, name, tuple(_layouts(results, read, batch)))
     made = TRANSLATIONS[target](call, **arguments)
     if isinstance(made, Value):
-        made = replace(made, is_condition=results[0].dtype == torch.bool)
+        made = _typed(made, results[0])
+    elif isinstance(made, list):
+        made = [_typed(part, result) for part, result in zip(made, results, strict=True)]
     for value, layout in zip(made if isinstance(made, list) else [made], call.layouts, strict=False):
         if isinstance(value, Value) and draft.shape(value.number) != layout.shape:
             found, expected = list(draft.shape(value.number)), list(layout.shape)
             raise UnsupportedError(f"examples of shape {expected}, where the program has {found}")
     return made
+
+
+def _typed(value: Value, result: Tensor) -> Value:
+    return replace(value, is_condition=result.dtype == torch.bool, is_whole=not result.is_floating_point())
 
 
 def _unknown(draft: Draft, node: fx.Node, batch: Any) -> Any:
@@ -338,14 +343,20 @@ def _fold(node: fx.Node, arguments: Mapping[str, Any], results: Sequence[Tensor]
             return part.tensor
         if isinstance(part, torch.SymInt):
             return int(part.node.expr.subs(batch.node.expr, EXAMPLES))
+        if isinstance(part, Value):  # whose shape alone counts
+            sizes = list(part.layout.sizes)
+            sizes[part.layout.batch] *= EXAMPLES
+            return torch.zeros(sizes, dtype=results[0].dtype)
         return [concrete(inner) for inner in part] if isinstance(part, (list, tuple)) else part
 
     assert callable(node.target)
     folded = node.target(**{name: concrete(value) for name, value in arguments.items()})
+    if "empty" in str(node.target):  # the program must not depend on what memory held
+        folded.zero_()
     several = isinstance(folded, (tuple, list))
     made = [
-        _with_layout(Constant(tensor, node.name), result, batch)
-        for tensor, result in zip(folded if several else [folded], results, strict=False)
+        _with_layout(Constant(tensor, f"{node.name}.{index}" if several else node.name), result, batch)
+        for index, (tensor, result) in enumerate(zip(folded if several else [folded], results, strict=False))
     ]
     return made if several else made[0]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,8 +62,6 @@ def log_sigmoid(call: Call, *, self: Known) -> Value:
 
 
 def clamp(call: Call, *, self: Known, min: float | None = None, max: float | None = None) -> Value:
-    if isinstance(min, Value | Constant) or isinstance(max, Value | Constant):
-        raise UnsupportedError("a clamp to tensors; torch.maximum and torch.minimum are operations")
     if max is None:
         return relu(call, self=self) if min == 0 else arithmetic(call, "maximum", self, min or 0.0)
     if min is None:
@@ -195,9 +191,7 @@ def reverse_subtract(call: Call, *, self: Operand, other: Operand, alpha: float 
 def binary(function: str) -> Callable[..., Value]:
     """An operator of two tensors, or of a tensor and a number."""
 
-    def translation(call: Call, *, self: Operand, other: Operand, rounding_mode: str | None = None) -> Value:
-        if rounding_mode is not None:
-            raise UnsupportedError(f"a division that rounds ({rounding_mode})")
+    def translation(call: Call, *, self: Operand, other: Operand) -> Value:
         return arithmetic(call, function, self, other)
 
     return translation
@@ -337,29 +331,6 @@ def masked_fill(call: Call, *, self: Known, mask: Known, value: Operand) -> Valu
     return where(call, condition=mask, self=value, other=self)
 
 
-def variance(call: Call, *, self: Known, dim: Any, keepdim: bool = False, correction: float | None = None,
-             unbiased: bool = True, root: bool = False) -> Value:  # fmt: skip
-    """The mean of the squared distance from the mean, or its square root."""
-    number, axes = call.value(self), call.of(self).axes(dim)
-    count = math.prod(call.draft.shape(number)[axis] for axis in axes)
-    spare = (1.0 if unbiased else 0.0) if correction is None else correction
-    middle = call.step(ops.Reduce(inputs=(number,), function="mean", axes=axes, keep=True))
-    distance = call.step(ops.Arithmetic(inputs=(number, middle), function="subtract"))
-    squared = call.step(ops.Activation(inputs=(distance,), function="square"))
-    total = Value(call.step(ops.Reduce(inputs=(squared,), function="sum", axes=axes, keep=keepdim)), call.layout)
-    made = arithmetic(call, "multiply", total, 1 / max(count - spare, 1e-30))
-    return activation(call, "sqrt", made) if root else made
-
-
-def vector_norm(call: Call, *, self: Known, ord: float, dim: Any, keepdim: bool, **_: object) -> Value:
-    if ord not in (1, 2):
-        raise UnsupportedError(f"a norm of order {ord}")
-    parts = call.step(ops.Activation(inputs=(call.value(self),), function="square" if ord == 2 else "abs"))
-    reduced = ops.Reduce(inputs=(parts,), function="sum", axes=call.of(self).axes(dim), keep=keepdim)
-    total = call.add(reduced)
-    return activation(call, "sqrt", total) if ord == 2 else total
-
-
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "aten.relu.default": relu,
     "aten.gelu.default": gelu,
@@ -386,9 +357,8 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("aten.sub.Tensor", "aten.sub.Scalar"), subtract),
     **dict.fromkeys(("aten.rsub.Tensor", "aten.rsub.Scalar"), reverse_subtract),
     **dict.fromkeys(("aten.mul.Tensor", "aten.mul.Scalar"), binary("multiply")),
-    **dict.fromkeys(("aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode"), binary("divide")),
-    "aten.maximum.default": binary("maximum"),
-    "aten.minimum.default": binary("minimum"),
+    **dict.fromkeys(("aten.maximum.default", "aten.max.other", "aten.fmax.default"), binary("maximum")),
+    **dict.fromkeys(("aten.minimum.default", "aten.min.other", "aten.fmin.default"), binary("minimum")),
     **dict.fromkeys(("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar"), power),
     **dict.fromkeys(("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar"), where),
     **dict.fromkeys(("aten.masked_fill.Scalar", "aten.masked_fill.Tensor"), masked_fill),
@@ -396,7 +366,4 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **{f"aten.{name}": logical("multiply") for name in ("logical_and.default", "__and__.Tensor", "bitwise_and.Tensor")},
     **{f"aten.{name}": logical("maximum") for name in ("logical_or.default", "__or__.Tensor", "bitwise_or.Tensor")},
     **dict.fromkeys(("aten.logical_not.default", "aten.bitwise_not.default"), logical_not),
-    **dict.fromkeys(("aten.var.dim", "aten.var.correction"), variance),
-    **dict.fromkeys(("aten.std.dim", "aten.std.correction"), partial(variance, root=True)),
-    "aten.linalg_vector_norm.default": vector_norm,
 }  # fmt: skip

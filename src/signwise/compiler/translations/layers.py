@@ -80,6 +80,48 @@ def _sides(padding: list[int] | str, kernel: list[int], dilation: tuple[int, int
     return height, width, height, width
 
 
+def convolution_3d(
+    call: Call, *, input: Known, weight: Known, bias: Known | None, stride: list[int], padding: list[int] | str,
+    dilation: list[int], groups: int,
+) -> Value:  # fmt: skip
+    """Over volumes: a convolution over the images that each place of the result reads, their channels in a row."""
+    value, constant, layout = call.value(input), call.constant(weight), call.of(input)
+    if groups != 1 or layout.batch or layout.merged or len(layout.shape) != 4:
+        raise UnsupportedError(
+            "a convolution over volumes with groups, or not of shape (channels, depth, height, width)"
+        )
+    filters, channels, depth, *kernel = constant.tensor.shape
+    # (out, in, kd, kh, kw) -> (out, kd · in, kh, kw)
+    flat = constant.tensor.transpose(1, 2).reshape(filters, depth * channels, *kernel).contiguous()
+    tensors = call.layer_tensors(replace(constant, tensor=flat), bias)
+    sides = _sides(padding if isinstance(padding, str) else padding[-2:], kernel, pair(dilation[-2:]))
+    reach = dilation[0] * (depth - 1)
+    before = padding[0] if not isinstance(padding, str) else reach // 2 if padding == "same" else 0
+    after = before if padding != "same" else reach - before
+    if before or after:
+        value = call.step(ops.Pad(inputs=(value,), before=(0, before, 0, 0), after=(0, after, 0, 0)))
+    _, deep, height, width = call.draft.shape(value)
+    images = []
+    for start in range(0, deep - reach, stride[0]):
+        stops = (channels, start + reach + 1, height, width)
+        part = call.step(ops.Slice(inputs=(value,), starts=(0, start, 0, 0), stops=stops, steps=(1, dilation[0], 1, 1)))
+        part = call.step(ops.Transpose(inputs=(part,), axes=(1, 0, 2, 3)))
+        part = call.step(ops.Reshape(inputs=(part,), shape=(depth * channels, height, width)))
+        part = call.step(
+            ops.Conv(
+                inputs=(part,), out_channels=filters, kernel=pair(kernel), stride=pair(stride[-2:]), padding=sides,
+                dilation=pair(dilation[-2:]), **tensors,
+            )
+        )  # fmt: skip
+        high, wide = call.draft.shape(part)[1:]
+        images.append(call.step(ops.Reshape(inputs=(part,), shape=(filters, 1, high, wide))))
+    if len(images) > ops.Concat.arity[1]:
+        raise UnsupportedError(
+            f"a convolution over volumes with {len(images)} images in the result; at most 64 compile"
+        )
+    return Value(images[0] if len(images) == 1 else call.step(ops.Concat(inputs=tuple(images), axis=1)), call.layout)
+
+
 def transposed_convolution(
     call: Call, *, input: Known, weight: Known, bias: Known | None, stride: list[int], padding: list[int],
     output_padding: list[int], groups: int, dilation: list[int],
@@ -170,16 +212,6 @@ def batch_norm(
     return call.affine(call.value(input), scale, offset - mean * scale)
 
 
-def embedding(call: Call, *, weight: Known, indices: Known, **_: object) -> Value:
-    table = call.constant(weight)
-    if not call.draft.is_integer(number := call.value(indices, whole_numbers=True)):
-        raise UnsupportedError("an embedding of numbers that the program computes")
-    width, count = table.tensor.shape[1], table.tensor.shape[0]
-    name = f"shared {table.name}"  # the weight of a head may be the table
-    call.draft.tensors.setdefault(name, table.numbers())
-    return call.add(ops.Embedding(inputs=(number,), weight=name, rows=count, width=width))
-
-
 def normalize(
     call: Call, known: Known, axes: tuple[int, ...], eps: float, weight: Known | None, bias: Known | None, *,
     centered: bool = True, groups: int = 1, per_channel: bool = False,
@@ -242,13 +274,13 @@ LAYERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("aten.conv2d.default", "aten.conv2d.padding", "aten.conv1d.default", "aten.conv1d.padding"), convolution
     ),
+    **dict.fromkeys(("aten.conv3d.default", "aten.conv3d.padding"), convolution_3d),
     **dict.fromkeys(("aten.conv_transpose2d.input", "aten.conv_transpose1d.default"), transposed_convolution),
     "aten.linear.default": linear,
     "aten.addmm.default": addmm,
     "signwise.packed_linear.default": packed_linear,
     "signwise.packed_conv2d.default": packed_conv2d,
     "aten._native_batch_norm_legit_no_training.default": batch_norm,
-    "aten.embedding.default": embedding,
     "aten.layer_norm.default": layer_norm,
     "aten.rms_norm.default": rms_norm,
     "aten.group_norm.default": group_norm,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from signwise.compiler.builder import EXAMPLES, Call, Constant, Known, UnsupportedError, Value, float32
+from signwise.compiler.builder import Call, Known, UnsupportedError, Value, float32
 from signwise.compiler.translations.elementwise import as_condition
+from signwise.compiler.translations.functions import truncate
 from signwise.program import operations as ops
+
+MOST_PARTS = 4096  # joined one by one, without bound, such a program would take minutes to check
 
 
 def reshape(call: Call, *, self: Known, **_: object) -> Known:
@@ -20,10 +23,10 @@ def reshape(call: Call, *, self: Known, **_: object) -> Known:
         new = replace(new, outer=True)
     if old.before != new.before:
         raise UnsupportedError("a change of shape that moves the batch")
-    return Value(_reshaped(call, value, new.shape), new)
+    return Value(reshaped(call, value, new.shape), new)
 
 
-def _reshaped(call: Call, value: int, shape: tuple[int, ...]) -> int:
+def reshaped(call: Call, value: int, shape: tuple[int, ...]) -> int:
     if call.draft.shape(value) == shape:
         return value
     return call.step(ops.Reshape(inputs=(value,), shape=shape))
@@ -37,18 +40,15 @@ def same(call: Call, *, self: Known | None = None, input: Known | None = None, *
 
 
 def cast(call: Call, *, self: Known, dtype: torch.dtype | None = None, **_: object) -> Known:
-    """Another type of number; tokens that become real numbers make the program read them as such."""
+    """Another type of number; real numbers that become whole ones are cut off."""
     if dtype in (torch.float16, torch.bfloat16):
         raise UnsupportedError(f"its result is {dtype}, not float32")
+    assert isinstance(self, Value)
     if dtype is not None and dtype.is_floating_point:
-        call.value(self)
-    elif dtype == torch.bool:
+        return replace(self, number=call.value(self))
+    if dtype == torch.bool:
         return as_condition(call, self)
-    elif isinstance(self, Value) and self.is_condition:
-        return self
-    elif dtype is not None and not call.draft.is_integer(call.value(self, whole_numbers=True)):
-        raise UnsupportedError("real numbers cut off to whole numbers")
-    return self
+    return self if dtype is None or self.is_whole else truncate(call, self)
 
 
 def permute(call: Call, *, self: Known, dims: list[int]) -> Value:
@@ -74,7 +74,7 @@ def transpose(call: Call, *, self: Known, dim0: int = 0, dim1: int = 1) -> Value
     return permute(call, self=self, dims=dims)
 
 
-def _part(call: Call, value: int, axis: int, start: int, stop: int, step: int = 1) -> int:
+def part(call: Call, value: int, axis: int, start: int, stop: int, step: int = 1) -> int:
     shape = call.draft.shape(value)
     if (start, stop, step) == (0, shape[axis], 1):
         return value
@@ -93,38 +93,39 @@ def slice_(
         return Value(value, layout)  # all of the batch
     axis = layout.axis(dim)
     first, last, _ = slice(start, end).indices(call.draft.shape(value)[axis])
-    return Value(_part(call, value, axis, first, last, step), call.layout)
+    return Value(part(call, value, axis, first, last, step), call.layout)
 
 
 def select(call: Call, *, self: Known, dim: int, index: int) -> Value:
     value, axis = call.value(self, whole_numbers=True), call.of(self).axis(dim)
     at = index % call.draft.shape(value)[axis]
-    return Value(_reshaped(call, _part(call, value, axis, at, at + 1), call.shape), call.layout)
+    return Value(reshaped(call, part(call, value, axis, at, at + 1), call.shape), call.layout)
 
 
-def index(call: Call, *, self: Known, indices: list[Known | None]) -> Value:
-    """x[:, numbers] with constant numbers along one dimension; ``x[arange(batch)[:, None], numbers]`` is the same."""
-    value, layout = call.value(self), call.of(self)
-    if layout.merged or any(isinstance(found, Value) for found in indices):
-        raise UnsupportedError("indices that the model computes, or across the examples of a batch")
-    chosen = {dim: found for dim, found in enumerate(indices) if isinstance(found, Constant)}
-    of_batch = chosen.pop(layout.batch, None)
-    if of_batch is not None and of_batch.tensor.flatten().tolist() != list(range(EXAMPLES)):
-        raise UnsupportedError("indices across the examples of a batch")
-    if len(chosen) != 1 or (of_batch is not None and (layout.batch, *chosen) != (0, 1)):
-        raise UnsupportedError("indices along several dimensions")
-    ((dim, numbers),) = chosen.items()
-    axis = layout.axis(dim)
-    picked = numbers.example(call.layout) if numbers.layout is not None else numbers.numbers()
-    size = call.draft.shape(value)[axis]
-    places = [int(place) % size for place in picked.flatten()]
-    if places == list(range(places[0], places[0] + len(places))):
-        return Value(_reshaped(call, _part(call, value, axis, places[0], places[-1] + 1), call.shape), call.layout)
-    if len(places) > 64:
-        raise UnsupportedError(f"{len(places)} indices; at most 64 parts can be joined")
-    parts = tuple(_part(call, value, axis, place, place + 1) for place in places)
-    joined = parts[0] if len(parts) == 1 else call.step(ops.Concat(inputs=parts, axis=axis))
-    return Value(_reshaped(call, joined, call.shape), call.layout)
+def joined(call: Call, parts: Sequence[int], axis: int) -> int:
+    """Parts one after the other; more than an operation takes are joined in groups."""
+    most = ops.Concat.arity[1]
+    while len(parts) > 1:
+        groups = [tuple(parts[start : start + most]) for start in range(0, len(parts), most)]
+        parts = [group[0] if len(group) == 1 else call.step(ops.Concat(inputs=group, axis=axis)) for group in groups]
+    return parts[0]
+
+
+def picked(call: Call, value: int, axis: int, places: Sequence[int]) -> int:
+    """The numbers at these places along a dimension: evenly spaced ones are one part, and the parts are joined."""
+    runs: list[list[int]] = []
+    for place in places:
+        run = runs[-1] if runs else []
+        step = run[1] - run[0] if len(run) > 1 else place - run[0] if run else 0
+        if run and step > 0 and place - run[-1] == step:
+            run.append(place)
+        else:
+            runs.append([place])
+    if len(runs) > MOST_PARTS:
+        raise UnsupportedError(f"{len(runs)} parts to pick; at most {MOST_PARTS} can be joined")
+    value_of = call.draft.real(value) if len(runs) > 1 and call.draft.is_integer(value) else value
+    parts = [part(call, value_of, axis, run[0], run[-1] + 1, run[1] - run[0] if len(run) > 1 else 1) for run in runs]
+    return joined(call, parts, axis)
 
 
 def split(call: Call, *, self: Known, dim: int = 0, **_: object) -> list[Value]:
@@ -133,7 +134,7 @@ def split(call: Call, *, self: Known, dim: int = 0, **_: object) -> list[Value]:
     parts, start = [], 0
     for layout in call.layouts:
         stop = start + layout.shape[axis]
-        parts.append(Value(_part(call, value, axis, start, stop), layout))
+        parts.append(Value(part(call, value, axis, start, stop), layout))
         start = stop
     return parts
 
@@ -141,7 +142,7 @@ def split(call: Call, *, self: Known, dim: int = 0, **_: object) -> list[Value]:
 def unbind(call: Call, *, self: Known, dim: int = 0) -> list[Value]:
     value, axis = call.value(self, whole_numbers=True), call.of(self).axis(dim)
     return [
-        Value(_reshaped(call, _part(call, value, axis, at, at + 1), layout.shape), layout)
+        Value(reshaped(call, part(call, value, axis, at, at + 1), layout.shape), layout)
         for at, layout in enumerate(call.layouts)
     ]
 
@@ -149,15 +150,14 @@ def unbind(call: Call, *, self: Known, dim: int = 0) -> list[Value]:
 def concatenate(call: Call, *, tensors: list[Known], dim: int = 0) -> Value:
     axis = call.layout.axis(dim)
     parts = [known for known in tensors if not (isinstance(known, Value) and 0 in known.layout.sizes)]
-    values = tuple(_beside(call, known) for known in parts)
-    return Value(values[0], call.layout) if len(values) == 1 else call.add(ops.Concat(inputs=values, axis=axis))
+    return Value(joined(call, [_beside(call, known) for known in parts], axis), call.layout)
 
 
 def _beside(call: Call, known: Known) -> int:
     """A value to join; constants are repeated as far as the shape needs."""
     value = call.value(known)
     shape = call.draft.shape(value)
-    return _reshaped(call, value, (1,) * (len(call.shape) - len(shape)) + shape)
+    return reshaped(call, value, (1,) * (len(call.shape) - len(shape)) + shape)
 
 
 def stack(call: Call, *, tensors: list[Known], dim: int = 0) -> Value:
@@ -166,8 +166,8 @@ def stack(call: Call, *, tensors: list[Known], dim: int = 0) -> Value:
     for known in tensors:
         value = call.value(known)
         shape = call.draft.shape(value)
-        values.append(_reshaped(call, value, (*shape[:axis], 1, *shape[axis:])))
-    return Value(values[0], call.layout) if len(values) == 1 else call.add(ops.Concat(inputs=tuple(values), axis=axis))
+        values.append(reshaped(call, value, (*shape[:axis], 1, *shape[axis:])))
+    return Value(joined(call, values, axis), call.layout)
 
 
 def expand(call: Call, *, self: Known, **_: object) -> Value:
@@ -192,21 +192,17 @@ def repeat(call: Call, *, self: Known, repeats: list[Any]) -> Value:
     wide = [part for pair in zip(counts, shape, strict=True) for part in (pair if pair[0] > 1 else pair[1:])]
     if call.layout.merged or len(wide) > ops.LARGEST_RANK:
         raise UnsupportedError("repeats along too many dimensions at once")
-    spread = _reshaped(call, value, tuple(apart))
+    spread = reshaped(call, value, tuple(apart))
     if tuple(wide) != tuple(apart):
         spread = call.step(ops.Expand(inputs=(spread,), shape=tuple(wide)))
-    return Value(_reshaped(call, spread, call.shape), call.layout)
+    return Value(reshaped(call, spread, call.shape), call.layout)
 
 
 def flip(call: Call, *, self: Known, dims: list[int]) -> Value:
     """Backwards: the parts along a dimension joined in the opposite order."""
     value = call.value(self)
     for axis in call.of(self).axes(dims):
-        size = call.draft.shape(value)[axis]
-        if size > 64:
-            raise UnsupportedError(f"a flip of {size} numbers; at most 64 parts can be joined")
-        parts = tuple(_part(call, value, axis, at, at + 1) for at in reversed(range(size)))
-        value = parts[0] if size == 1 else call.step(ops.Concat(inputs=parts, axis=axis))
+        value = picked(call, value, axis, range(call.draft.shape(value)[axis])[::-1])
     return Value(value, call.layout)
 
 
@@ -219,7 +215,7 @@ def roll(call: Call, *, self: Known, shifts: list[int], dims: list[int]) -> Valu
         size = call.draft.shape(value)[axis]
         cut = -shift % size
         if cut:
-            parts = (_part(call, value, axis, cut, size), _part(call, value, axis, 0, cut))
+            parts = (part(call, value, axis, cut, size), part(call, value, axis, 0, cut))
             value = call.step(ops.Concat(inputs=parts, axis=axis))
     return Value(value, call.layout)
 
@@ -246,8 +242,79 @@ def pad(call: Call, *, self: Known, pad: list[int], mode: str = "constant", valu
 def _cropped(call: Call, value: int, before: list[int], after: list[int]) -> int:
     """Negative padding cuts off."""
     for axis, (left, right) in enumerate(zip(before, after, strict=True)):
-        value = _part(call, value, axis, max(0, -left), call.draft.shape(value)[axis] - max(0, -right))
+        value = part(call, value, axis, max(0, -left), call.draft.shape(value)[axis] - max(0, -right))
     return value
+
+
+def copy(call: Call, *, self: Known, src: Known, **_: object) -> Value:
+    """Other numbers in the place of a tensor's own, repeated as far as its shape needs."""
+    return expand(call, self=src)
+
+
+def slice_scatter(
+    call: Call,
+    *,
+    self: Known,
+    src: Known,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    """x[start:end:step] = y along a dimension: the parts of both, joined again."""
+    layout = call.layout
+    if dim % len(layout.sizes) == layout.batch:
+        if isinstance(src, Value) and src.layout == layout and start in (None, 0):
+            return src  # all of the batch
+        raise UnsupportedError("it writes to some of the examples of a batch")
+    axis = layout.axis(dim)
+    size = layout.shape[axis]
+    return _scattered(call, self, call.value(src), axis, range(*slice(start, end, step).indices(size)))
+
+
+def select_scatter(call: Call, *, self: Known, src: Known, dim: int, index: int) -> Value:
+    """x[index] = y along a dimension."""
+    axis = call.layout.axis(dim)
+    shape = call.shape
+    written = reshaped(call, call.value(src), (*shape[:axis], 1, *shape[axis + 1 :]))
+    at = index % shape[axis]
+    return _scattered(call, self, written, axis, range(at, at + 1))
+
+
+def _scattered(call: Call, into: Known, written: int, axis: int, places: range) -> Value:
+    kept = call.value(into)
+    size = call.draft.shape(kept)[axis]
+    # Of both, one after the other, the places of the result: runs of either stay in one part.
+    both = call.step(ops.Concat(inputs=(kept, written), axis=axis))
+    order = list(range(size))
+    for number, place in enumerate(places):
+        order[place] = size + number
+    return Value(picked(call, both, axis, order), call.layout)
+
+
+def unfold(call: Call, *, self: Known, dimension: int, size: int, step: int) -> Value:
+    """Windows along a dimension, which become a new one at the end."""
+    value, axis = call.value(self), call.of(self).axis(dimension)
+    shape = call.draft.shape(value)
+    starts = range(0, shape[axis] - size + 1, step)
+    value = picked(call, value, axis, [start + at for start in starts for at in range(size)])
+    value = reshaped(call, value, (*shape[:axis], len(starts), size, *shape[axis + 1 :]))
+    order = [place for place in range(len(shape) + 1) if place != axis + 1]
+    return _transposed(call, value, (*order, axis + 1))
+
+
+def diagonal(call: Call, *, self: Known, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """Every (columns + 1)th number of a matrix written as one row."""
+    value, (first, second) = call.value(self), (call.of(self).axis(dim) for dim in (dim1, dim2))
+    shape = call.draft.shape(value)
+    others = [place for place in range(len(shape)) if place not in (first, second)]
+    value = _transposed(call, value, (*others, first, second)).number
+    rows, columns = shape[first], shape[second]
+    value = reshaped(call, value, (*(shape[place] for place in others), rows * columns))
+    start = offset if offset >= 0 else -offset * columns
+    count = call.shape[-1]
+    places = range(start, start + count * (columns + 1), columns + 1)
+    return Value(picked(call, value, len(others), places), call.layout)
 
 
 def pixel_shuffle(call: Call, *, self: Known, upscale_factor: int) -> Value:
@@ -302,11 +369,10 @@ MOVES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("aten.transpose.int", "aten.t.default", "aten.swapaxes.default"), transpose),
     "aten.slice.Tensor": slice_,
     "aten.select.int": select,
-    "aten.index.Tensor": index,
     **dict.fromkeys(
         (
-            "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.tensor_split.sections",
-            "aten.tensor_split.indices",
+            "aten.split.Tensor", "aten.unsafe_split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default",
+            "aten.tensor_split.sections", "aten.tensor_split.indices",
         ),
         split,
     ),
@@ -317,6 +383,11 @@ MOVES: dict[str, Callable[..., Any]] = {
     "aten.repeat.default": repeat,
     "aten.flip.default": flip,
     "aten.roll.default": roll,
+    "aten.copy.default": copy,
+    "aten.slice_scatter.default": slice_scatter,
+    "aten.select_scatter.default": select_scatter,
+    "aten.unfold.default": unfold,
+    "aten.diagonal.default": diagonal,
     **dict.fromkeys(("aten.pad.default", "aten.constant_pad_nd.default"), pad),
     "aten.pixel_shuffle.default": pixel_shuffle,
     "aten.pixel_unshuffle.default": pixel_unshuffle,
