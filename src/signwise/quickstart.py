@@ -27,7 +27,7 @@ from signwise.bench.timing import best_seconds
 from signwise.compiler import compile as compile_model
 from signwise.errors import SignwiseError
 from signwise.figures import save
-from signwise.figures.bars import Bar, Panel, bars_figure
+from signwise.figures.bars import bars_figure, number_panel
 from signwise.text import aligned, duration
 from signwise.training.loop import EpochRecord, Event, Reading, Reporter
 from signwise.training.recipe import Options, Recipe
@@ -243,21 +243,11 @@ def table(rows: list[Row]) -> str:
 def draw(rows: list[Row], path: Path) -> None:
     """Draw the rows as bars, one panel per column of the table."""
 
-    def panel(title: str, value: Callable[[Row], float], decimals: int, *, labels: bool = False) -> Panel:
-        bars = [
-            Bar(
-                label=row.name if labels else "",
-                value=value(row),
-                text=f"{value(row):,.{decimals}f}",
-                binary=row.bits == 1,
-            )
-            for row in rows
-        ]
-        return Panel(title=title, bars=bars)
-
+    binary = [row.bits == 1 for row in rows]
+    sizes, times = [row.size / 1e3 for row in rows], [1e6 * row.seconds for row in rows]
     panels = [
-        panel("KB on disk", lambda row: row.size / 1e3, 0, labels=True),
-        panel("µs per image, one thread", lambda row: 1e6 * row.seconds, 0),
-        panel("error, %", lambda row: row.error, 2),
+        number_panel("KB on disk", sizes, binary=binary, decimals=0, labels=[row.name for row in rows]),
+        number_panel("µs per image, one thread", times, binary=binary, decimals=0),
+        number_panel("error, %", [row.error for row in rows], binary=binary, decimals=2),
     ]
     save(bars_figure(panels), path)

@@ -14,7 +14,6 @@ from signwise.invocation import command
 
 if TYPE_CHECKING:
     from signwise.program.program import Program
-    from signwise.training.run_folder import Run
 
 _SLOW = 100_000_000  # multiply-adds per image
 
@@ -67,19 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
     check_run(arguments.folder)
     out = arguments.out or Path(f"{arguments.folder.resolve().name}.sw")
     check_output(out)
-    import torch
-
-    from signwise.compiler import compile as compile_model
     from signwise.program.program import error_text, times_smaller
     from signwise.training.data import load_images
+    from signwise.training.deploy import program_of_run
     from signwise.training.run_folder import load_run, recorded_data
 
     trained = load_run(arguments.folder, arguments.which)
     if "finished" not in trained.config:
         print(f"note: the run has not finished, its weights are from step {trained.step:,}", file=sys.stderr)
     to_int8 = arguments.activations == "int8"
-    example = torch.zeros(1, *trained.config["network"]["input_shape"])
-    program = compile_model(trained.on_raw_pixels(), example, about=_about(trained, arguments.which))
+    program = program_of_run(trained, arguments.which)
     programs = {"error": program}
     count = _test_images(arguments.validate, program)
     data = (
@@ -117,17 +113,3 @@ def _test_images(asked: int | None, program: Program) -> int | None:
     )
     # All test images of the small networks take seconds. Ten thousand through a wide one would take minutes.
     return None if work < _SLOW else 1000
-
-
-def _about(trained: Run, which: str) -> dict[str, str]:
-    recipe, config = trained.recipe, trained.config
-    return {
-        "recipe": f"{recipe.name}, {recipe.bits} bit, seed {recipe.seed}",
-        "dataset": recipe.dataset,
-        "classes": ", ".join(config["network"]["classes"]),
-        "input": "raw pixels, 0 to 255",
-        "weights": f"{which}, after step {trained.step:,} of {config['total_steps']:,}",
-        "trained": str(config.get("finished", config["started"])),
-        "revision": str(config["revision"]),
-        "signwise": str(config["versions"]["signwise"]),
-    }
