@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -73,7 +73,7 @@ def train_side_by_side(recipes: Mapping[Path, Recipe], data: Path | None = None)
     # A fresh Python instead of a fork, which PyTorch's threads do not survive.
     context = multiprocessing.get_context("spawn")
     trainings: dict[Connection, tuple[Path, Any]] = {}
-    show, display = _display()
+    show, display = _display(recipes.values())
     try:
         for folder, recipe in recipes.items():
             receiver, sender = context.Pipe(duplex=False)
@@ -139,11 +139,11 @@ def _train_in_child(recipe: Recipe, folder: Path, options: Options, connection: 
         sys.exit(128 + outcome.signal)
 
 
-def _display() -> tuple[Callable[[Recipe, Event], None], AbstractContextManager[Any]]:
+def _display(recipes: Iterable[Recipe]) -> tuple[Callable[[Recipe, Event], None], AbstractContextManager[Any]]:
     """A function that shows the events of a recipe, and the context in which it may be called."""
     if sys.stdout.isatty():
         try:
-            bars = _Bars()
+            bars = Bars(recipes)
         except ImportError:  # rich belongs to the extra "train"; without it there are no bars
             pass
         else:
@@ -162,15 +162,19 @@ def _show_line(recipe: Recipe, event: Event) -> None:
         sys.stdout.flush()
 
 
-class _Bars:
+class Bars:
     """One progress bar per training, updated in place, and a line per epoch above them."""
 
-    def __init__(self) -> None:
+    def __init__(self, recipes: Iterable[Recipe]) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[reading]}"))
         self.progress = Progress(*columns, transient=True)
-        self._tasks: dict[int, Any] = {}
+        # From the start: the first step comes some seconds later.
+        self._tasks = {
+            recipe.bits: self.progress.add_task(f"{recipe.bits:2} bit", total=None, reading="starting")
+            for recipe in recipes
+        }
 
     def show(self, recipe: Recipe, event: Event) -> None:
         if isinstance(event, Reading):
@@ -182,8 +186,6 @@ class _Bars:
             self._update(recipe, event.step * recipe.epochs // event.epoch, event.step, errors_line(event))
 
     def _update(self, recipe: Recipe, total: int, completed: int, reading: str) -> None:
-        if recipe.bits not in self._tasks:
-            self._tasks[recipe.bits] = self.progress.add_task(f"{recipe.bits:2} bit", total=None, reading="")
         self.progress.update(self._tasks[recipe.bits], total=total, completed=completed, reading=reading)
 
 
