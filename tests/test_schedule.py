@@ -494,7 +494,7 @@ def test_negative_steps_are_refused_and_steps_past_the_end_warn() -> None:
     schedule.apply_(model, 10)  # where a training ends, without a word
     with pytest.warns(UserWarning, match="after the 10 steps of the schedule"):
         schedule.apply_(model, 11)
-    assert float(model.alpha) == 1
+    assert model.get_buffer("alpha") == 1
 
 
 def test_a_model_without_binary_layers_is_refused() -> None:

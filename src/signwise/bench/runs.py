@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from signwise.bench.network import random_input
+from signwise.bench.network import listed, random_input
 from signwise.bench.timing import best_seconds
 from signwise.runtime import native
 from signwise.training.deploy import program_of_run
@@ -44,6 +44,6 @@ def measure_run(folder: Path, *, seconds: float = 1.0) -> PackedRun:
         program = program_of_run(load_run(folder), "best")
     time = None
     if native.library() is not None:
-        session, image = program.session(threads=1), random_input(program, 1)
-        time = best_seconds(lambda: session(image), seconds=seconds)
+        session, images = program.session(threads=1), listed(random_input(program, 1))
+        time = best_seconds(lambda: session(*images), seconds=seconds)
     return PackedRun(size=len(program.encode()), float32_bytes=program.float32_bytes, seconds=time)
