@@ -19,6 +19,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find c
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# Below, pip adds the packages of an extra to the signwise that is installed: `--editable` would build the kernels again.
+
 # All tests. Those that read real data run if SIGNWISE_DATA names a folder with MNIST, CIFAR-10 and CIFAR-100.
 test: setup
 	$(BIN)/python -m pytest
@@ -29,7 +31,7 @@ test-fast: setup
 
 # The tests of the integrations, with Lightning, transformers, accelerate and huggingface_hub installed.
 test-integrations: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,integrations]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'signwise[dev,integrations]'
 	$(BIN)/python -m pytest tests/integrations tests/docs -k "integrations or trainers or hub" src/signwise/integrations
 
 # Models of transformers, timm and diffusers through binarize_ and compile, with these packages installed.
@@ -62,7 +64,7 @@ gallery: setup
 
 # The documentation site, in build/site/index.html; a warning is an error. Its demo needs `make wasm` first.
 docs: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'signwise[docs]'
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs/site . build/site
 	@echo "the site: build/site/index.html; to serve it: $(BIN)/python -m http.server --directory build/site"
 

@@ -399,7 +399,7 @@ def test_tied_weights_count_once_and_stay_float_with_their_embedding(skip: Any) 
     assert head.tied_to == "embedding" and "tied to embedding" in str(report)
     if skip is None:
         assert head.reason == "it shares its weight with embedding (Embedding), which stays float"
-    assert sw.summary(model).weights == sum(weight.numel() for weight in model.parameters())
+    assert sw.summary(model).parameters == sum(weight.numel() for weight in model.parameters())
 
 
 class TwoTowers(nn.Module):

@@ -10,7 +10,7 @@ import pytest
 from signwise.cli import main
 from signwise.errors import SignwiseError
 from signwise.program import load
-from signwise.quickstart import BITS, Row, short_recipe, table, train_side_by_side
+from signwise.quickstart import BITS, Bars, Row, short_recipe, table, train_side_by_side
 from signwise.training.run_folder import read_records
 
 Finished = tuple[Path, Path, str]
@@ -49,6 +49,14 @@ def test_both_networks_are_trained_packed_and_shown(finished: Finished) -> None:
         assert load(out / f"lenet5-{bits}bit.sw").program.about["dataset"] == "mnist"
     assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
     assert str(out / "comparison.png") in shown
+
+
+def test_bars_are_there_before_the_first_step() -> None:
+    tasks = Bars(short_recipe(bits) for bits in BITS).progress.tasks
+    assert [(task.description, task.fields["reading"]) for task in tasks] == [
+        ("32 bit", "starting"),
+        (" 1 bit", "starting"),
+    ]
 
 
 @pytest.mark.slow

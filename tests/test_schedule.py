@@ -483,6 +483,20 @@ def test_a_schedule_saves_its_settings_and_takes_them_over() -> None:
     assert loaded == saved
 
 
+def test_negative_steps_are_refused_and_steps_past_the_end_warn() -> None:
+    model = nn.Linear(4, 4)
+    sw.binarize_(model, skip=None)
+    schedule, decay = sw.BinarizationSchedule(10), sw.LinearDecay(total_steps=10)
+    with pytest.raises(sw.SignwiseError, match="steps count from 0, got step -1"):
+        schedule.apply_(model, -1)
+    with pytest.raises(sw.SignwiseError, match="steps count from 0, got step -1"):
+        decay.apply_(sw.SGDW(model.parameters(), lr=0.1), -1)
+    schedule.apply_(model, 10)  # where a training ends, without a word
+    with pytest.warns(UserWarning, match="after the 10 steps of the schedule"):
+        schedule.apply_(model, 11)
+    assert model.get_buffer("alpha") == 1
+
+
 def test_a_model_without_binary_layers_is_refused() -> None:
     with pytest.raises(sw.SignwiseError, match=r"no binary layer to schedule: call signwise\.binarize_"):
         sw.BinarizationSchedule(10).apply_(nn.Linear(4, 4), 0)

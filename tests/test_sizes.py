@@ -93,7 +93,7 @@ def test_an_estimate_is_called_one_and_a_count_names_the_size_of_the_file() -> N
     estimate, count = str(sw.summary(model)), str(sw.summary(model, torch.zeros(1, 64)))
     for text in (estimate, count):
         assert "BinaryLinear" in text and "BatchNorm1d" in text
-        assert "4,096 of 4,938 weights take one bit" in text
+        assert "4,096 of 4,938 parameters take one bit" in text
     assert "packed (estimate)" in estimate and "summary(model, example_input) counts the real bytes" in estimate
     assert "estimate" not in count.lower() and "The file takes" in count
 
@@ -110,12 +110,12 @@ def test_a_model_that_cannot_be_compiled_can_still_be_estimated() -> None:
     [nn.Conv2d(8, 8, 3), nn.Linear(8, 8), nn.Conv1d(8, 8, 3, bias=False)],
     ids=lambda layer: type(layer).__name__,
 )
-def test_a_packed_model_counts_its_weights_and_says_that_it_is_packed(layer: nn.Module) -> None:
+def test_a_packed_model_counts_its_parameters_and_says_that_it_is_packed(layer: nn.Module) -> None:
     model = nn.Sequential(layer, nn.Flatten(), nn.Linear(8, 4))
     sw.binarize_(model, skip=sw.last)
     before = sw.summary(model)
     sw.pack_(model)
     after = sw.summary(model)
-    assert (after.weights, after.binary_weights) == (before.weights, before.binary_weights)
+    assert (after.parameters, after.binary_weights) == (before.parameters, before.binary_weights)
     assert after.bytes_packed == before.bytes_packed and after.layers[0].shape == before.layers[0].shape
     assert "packed already" in str(after) and "times smaller" in str(before)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -27,7 +27,7 @@ from signwise.bench.timing import best_seconds
 from signwise.compiler import compile as compile_model
 from signwise.errors import SignwiseError
 from signwise.figures import save
-from signwise.figures.bars import Bar, Panel, bars_figure
+from signwise.figures.bars import bars_figure, number_panel
 from signwise.text import aligned, duration
 from signwise.training.loop import EpochRecord, Event, Reading, Reporter
 from signwise.training.recipe import Options, Recipe
@@ -73,7 +73,7 @@ def train_side_by_side(recipes: Mapping[Path, Recipe], data: Path | None = None)
     # A fresh Python instead of a fork, which PyTorch's threads do not survive.
     context = multiprocessing.get_context("spawn")
     trainings: dict[Connection, tuple[Path, Any]] = {}
-    show, display = _display()
+    show, display = _display(recipes.values())
     try:
         for folder, recipe in recipes.items():
             receiver, sender = context.Pipe(duplex=False)
@@ -139,11 +139,11 @@ def _train_in_child(recipe: Recipe, folder: Path, options: Options, connection: 
         sys.exit(128 + outcome.signal)
 
 
-def _display() -> tuple[Callable[[Recipe, Event], None], AbstractContextManager[Any]]:
+def _display(recipes: Iterable[Recipe]) -> tuple[Callable[[Recipe, Event], None], AbstractContextManager[Any]]:
     """A function that shows the events of a recipe, and the context in which it may be called."""
     if sys.stdout.isatty():
         try:
-            bars = _Bars()
+            bars = Bars(recipes)
         except ImportError:  # rich belongs to the extra "train"; without it there are no bars
             pass
         else:
@@ -162,15 +162,19 @@ def _show_line(recipe: Recipe, event: Event) -> None:
         sys.stdout.flush()
 
 
-class _Bars:
+class Bars:
     """One progress bar per training, updated in place, and a line per epoch above them."""
 
-    def __init__(self) -> None:
+    def __init__(self, recipes: Iterable[Recipe]) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[reading]}"))
         self.progress = Progress(*columns, transient=True)
-        self._tasks: dict[int, Any] = {}
+        # From the start: the first step comes some seconds later.
+        self._tasks = {
+            recipe.bits: self.progress.add_task(f"{recipe.bits:2} bit", total=None, reading="starting")
+            for recipe in recipes
+        }
 
     def show(self, recipe: Recipe, event: Event) -> None:
         if isinstance(event, Reading):
@@ -182,8 +186,6 @@ class _Bars:
             self._update(recipe, event.step * recipe.epochs // event.epoch, event.step, errors_line(event))
 
     def _update(self, recipe: Recipe, total: int, completed: int, reading: str) -> None:
-        if recipe.bits not in self._tasks:
-            self._tasks[recipe.bits] = self.progress.add_task(f"{recipe.bits:2} bit", total=None, reading="")
         self.progress.update(self._tasks[recipe.bits], total=total, completed=completed, reading=reading)
 
 
@@ -243,21 +245,11 @@ def table(rows: list[Row]) -> str:
 def draw(rows: list[Row], path: Path) -> None:
     """Draw the rows as bars, one panel per column of the table."""
 
-    def panel(title: str, value: Callable[[Row], float], decimals: int, *, labels: bool = False) -> Panel:
-        bars = [
-            Bar(
-                label=row.name if labels else "",
-                value=value(row),
-                text=f"{value(row):,.{decimals}f}",
-                binary=row.bits == 1,
-            )
-            for row in rows
-        ]
-        return Panel(title=title, bars=bars)
-
+    binary = [row.bits == 1 for row in rows]
+    sizes, times = [row.size / 1e3 for row in rows], [1e6 * row.seconds for row in rows]
     panels = [
-        panel("KB on disk", lambda row: row.size / 1e3, 0, labels=True),
-        panel("µs per image, one thread", lambda row: 1e6 * row.seconds, 0),
-        panel("error, %", lambda row: row.error, 2),
+        number_panel("KB on disk", sizes, binary=binary, decimals=0, labels=[row.name for row in rows]),
+        number_panel("µs per image, one thread", times, binary=binary, decimals=0),
+        number_panel("error, %", [row.error for row in rows], binary=binary, decimals=2),
     ]
     save(bars_figure(panels), path)

@@ -1,36 +1,48 @@
-"""One HTML page that compares runs: results, sizes, curves and the state of layers. Free of PyTorch.
+"""One HTML page that compares runs: results, sizes, speed, curves and the state of layers.
 
-The page holds its pictures and needs no network: it can be mailed, archived and read on a phone.
+The page holds its pictures and needs no network: it can be mailed, archived and read on a phone. Only the measurement
+of size and speed needs PyTorch; without it the page says so.
 """
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from signwise import provenance
 from signwise.errors import SignwiseError
 from signwise.figures import svg_text
+from signwise.figures.bars import Panel, bars_figure, number_panel
 from signwise.figures.layer_state import layer_state_figure
 from signwise.figures.lines import LinePanel, lines_figure, percent
-from signwise.text import duration
+from signwise.invocation import install
+from signwise.runtime import native
+from signwise.text import counted, duration
 from signwise.training.recipe import Recipe
 from signwise.training.records import read_config, read_records, schedule_corners
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from signwise.bench.runs import PackedRun
+
+# A run's packed file, or the reason why there is none.
+Measured = Union["PackedRun", str]
+
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 img { width: 100%; min-width: 34rem; height: auto; }
 .wide { overflow-x: auto; }
+.pair { display: flex; flex-wrap: wrap; gap: 0.5rem 2rem; }
+.pair img { flex: 1 1 18rem; min-width: 0; max-width: 32rem; }
 table { border-collapse: collapse; font-size: 0.9rem; }
-th, td { text-align: right; padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd; white-space: nowrap; }
+th, td { text-align: right; padding: 0.3rem 0.5rem; border-bottom: 1px solid #ddd; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 footer, .note { color: #555; font-size: 0.9rem; }
 """
@@ -80,25 +92,50 @@ def read_runs(folders: Sequence[Path]) -> list[RunRecord]:
     return runs
 
 
-def report_page(runs: Sequence[RunRecord]) -> str:
+def measure(folder: Path) -> Measured:
+    """Pack the network of a run and time it, as :func:`signwise.bench.runs.measure_run` does.
+
+    Returns:
+        The measurements, or a sentence that says why there are none.
+    """
+    try:
+        from signwise.bench.runs import measure_run
+
+        return measure_run(folder)
+    except SignwiseError as error:
+        return str(error)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return f"packing a run needs torch: {install('torch')}"
+
+
+def report_page(runs: Sequence[RunRecord], measured: Sequence[Measured] = ()) -> str:
     """The page as HTML.
 
     Args:
         runs: one or more runs, in the order in which the page shows them.
+        measured: the packed file of each run; empty to leave out their size and speed.
     """
+    packed = dict(zip((run.name for run in runs), measured, strict=bool(measured)))
     parts = [
         "<h1>" + html.escape("Runs: " + ", ".join(run.name for run in runs) if len(runs) < 4 else f"{len(runs)} runs"),
         "</h1>",
         '<p class="note">error: test error of the deployed weights, ±1 with 1 bit; relaxed: of the weights as '
         "they train. The two meet when α reaches 1.</p>",
-        _section("Results", _table(_results(runs))),
+        _section("Results", _table(_results(runs, packed))),
     ]
+    if packed:
+        parts.append(_section("Size and speed of the packed network", _size_and_speed(runs, packed)))
     if len(runs) > 1:
         parts.append(_section("Settings that differ", _table(_differences(runs))))
     parts += [
         _section("Errors and losses", _picture(lines_figure(error_panels(runs)), "Errors and losses over the epochs")),
         _section("Weights", _weights(runs)),
-        _section("Schedule and speed", _picture(lines_figure(progress_panels(runs)), "Schedule and speed")),
+        _section(
+            "Schedule and training speed",
+            _picture(lines_figure(progress_panels(runs)), "Schedule and training speed over the epochs"),
+        ),
     ]
     for run in runs:
         layers = list(dict.fromkeys(state["layer"] for state in run.states))
@@ -136,7 +173,7 @@ def progress_panels(runs: Sequence[RunRecord]) -> list[LinePanel]:
         "alpha": "α at the end of the epoch",
         "zeta": "ζ at the end of the epoch",
         "degenerate_groups": "groups with fewer than two weights of one sign",
-        "images_per_second": "images per second",
+        "images_per_second": "images per second of training",
     }
     return [
         _panel(runs, name, title, logarithmic=name in ("learning_rate", "weight_decay"))
@@ -167,7 +204,39 @@ def _weights(runs: Sequence[RunRecord]) -> str:
     return _picture(lines_figure(panels), "Flipped signs and relative step over the epochs")
 
 
-def _results(runs: Sequence[RunRecord]) -> list[list[str]]:
+def _size_and_speed(runs: Sequence[RunRecord], packed: Mapping[str, Measured]) -> str:
+    """Bars of bytes and time, where and when they were measured, and which runs are missing."""
+    found = [(run, file) for run in runs if not isinstance(file := packed[run.name], str)]
+    parts = []
+    if found:
+        # A picture for each: next to each other on a screen, below each other on a phone.
+        pictures = [_image(bars_figure([panel], width=5), panel.title) for panel in _size_and_speed_panels(found)]
+        parts.append(f'<div class="pair">{"".join(pictures)}</div>')
+        machine = f"{provenance.processor()}, {counted(os.cpu_count() or 1, 'core')}, {provenance.now()[:10]}"
+        if any(file.seconds is not None for _, file in found):
+            time = f"Time of one image on one thread with {native.isa()} kernels, the fastest within a second."
+        else:
+            time = "The time was not measured, for there is no native library: see signwise doctor."
+        parts.append(_note(f"The file that signwise compile writes from the best weights. {time} {machine}."))
+    parts += [_note(f"{name} was not measured: {file}.") for name, file in packed.items() if isinstance(file, str)]
+    return "".join(parts)
+
+
+def _size_and_speed_panels(found: Sequence[tuple[RunRecord, PackedRun]]) -> list[Panel]:
+    binary = [run.recipe.bits == 1 for run, _ in found]
+    labels = [f"{run.name}, {run.recipe.bits} bit" for run, _ in found]
+    quantities = [("KB, packed file", [file.size / 1e3 for _, file in found], 0)]
+    times = [file.seconds for _, file in found if file.seconds is not None]
+    if times:
+        unit, factor, decimals = ("µs", 1e6, 0) if max(times) < 0.001 else ("ms", 1e3, 2)
+        quantities.append((f"{unit} per image, one thread", [factor * seconds for seconds in times], decimals))
+    return [
+        number_panel(title, values, binary=binary, decimals=decimals, labels=labels)
+        for title, values, decimals in quantities
+    ]
+
+
+def _results(runs: Sequence[RunRecord], packed: Mapping[str, Measured]) -> list[list[str]]:
     rows = [
         [
             "run",
@@ -179,8 +248,7 @@ def _results(runs: Sequence[RunRecord]) -> list[list[str]]:
             "parameters",
             "float32",
             "packed",
-            "images/s",
-            "time",
+            "training time",
         ]
     ]
     for run in runs:
@@ -189,8 +257,12 @@ def _results(runs: Sequence[RunRecord]) -> list[list[str]]:
         network = run.config["network"]
         parameters, binary = network["parameters"], network["binary_weights"]
         relaxed = last.get("relaxed_error")
-        # One bit per binary weight, four bytes for everything else; the file itself adds its header.
-        packed = binary / 8 + 4 * (parameters - binary)
+        file = packed.get(run.name, "not measured")
+        if isinstance(file, str):
+            # One bit per binary weight, four bytes for everything else; the file itself adds its header.
+            size, float32_bytes = binary / 8 + 4 * (parameters - binary), 4 * parameters
+        else:
+            size, float32_bytes = file.size, file.float32_bytes
         rows.append(
             [
                 run.name,
@@ -200,9 +272,8 @@ def _results(runs: Sequence[RunRecord]) -> list[list[str]]:
                 f"{best['error']:.2f} % at {best['epoch']}",
                 "" if relaxed is None else f"{relaxed:.2f} %",
                 f"{parameters:,}",
-                f"{4 * parameters / 1e3:,.0f} KB",
-                f"{packed / 1e3:,.0f} KB",
-                f"{last['images_per_second']:,.0f}",
+                f"{float32_bytes / 1e3:,.0f} KB",
+                f"{size / 1e3:,.0f} KB",
                 duration(last["seconds"]),
             ]
         )
@@ -213,7 +284,13 @@ def _differences(runs: Sequence[RunRecord]) -> list[list[str]]:
     settings = [run.recipe.to_json() for run in runs]
     names = [name for name in settings[0] if len({str(each.get(name)) for each in settings}) > 1]
     rows = [["setting", *(run.name for run in runs)]]
-    return rows + [[name, *(str(each.get(name)) for each in settings)] for name in names]
+    return rows + [[name, *(_setting(each.get(name)) for each in settings)] for name in names]
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_setting, value))
+    return f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def _table(rows: list[list[str]]) -> str:
@@ -222,11 +299,19 @@ def _table(rows: list[list[str]]) -> str:
     return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
+def _note(text: str) -> str:
+    return f'<p class="note">{html.escape(text)}</p>'
+
+
 def _section(title: str, content: str) -> str:
     return f"<h2>{html.escape(title)}</h2>{content}"
 
 
 def _picture(figure: Figure, text: str) -> str:
+    return f'<div class="wide">{_image(figure, text)}</div>'
+
+
+def _image(figure: Figure, text: str) -> str:
     # As an image and not inline: matplotlib gives elements of several figures the same ids.
     data = base64.b64encode(svg_text(figure).encode()).decode()
-    return f'<div class="wide"><img alt="{html.escape(text)}" src="data:image/svg+xml;base64,{data}"></div>'
+    return f'<img alt="{html.escape(text)}" src="data:image/svg+xml;base64,{data}">'

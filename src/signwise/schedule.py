@@ -94,7 +94,19 @@ class BinarizationSchedule:
         return start + (end - start) * (step - foot) / (last - foot)
 
     def apply_(self, model: nn.Module, step: int) -> None:
-        """Set α, ζ and the methods' own knobs to those of ``step``; call it before the forward pass of that step."""
+        """Set α, ζ and the methods' own knobs to those of ``step``; call it before the forward pass of that step.
+
+        The step after the last one is ``total_steps``, where a training ends. Further steps get the last values, and a
+        warning.
+        """
+        _check_step(step)
+        if step > self.total_steps:
+            # Without the step, so that Python shows it once.
+            warnings.warn(
+                f"training goes on after the {self.total_steps:,} steps of the schedule, with the last α and ζ; "
+                "total_steps counts the optimizer steps of the whole training",
+                stacklevel=2,
+            )
         alpha, zeta = self.alpha(step), self.zeta(step)
         layers = list(binary_layers(model))
         if not layers:
@@ -110,6 +122,11 @@ class BinarizationSchedule:
         """Take over the settings of a saved schedule."""
         for name, value in vars(BinarizationSchedule(**state)).items():
             object.__setattr__(self, name, value)
+
+
+def _check_step(step: int) -> None:
+    if step < 0:
+        raise SignwiseError(f"steps count from 0, got step {step}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +173,7 @@ class Decay(ABC):
                 it. By default weight decay is scaled only for optimizers that declare ``decay_ignores_lr = True``, as
                 :class:`~signwise.optim.SGDW` does.
         """
+        _check_step(step)
         if scale_weight_decay is None:
             scale_weight_decay = getattr(optimizer, "decay_ignores_lr", False)
         rate_factor, decay_factor = self.learning_rate_factor(step), self.weight_decay_factor(step)

@@ -32,7 +32,7 @@ class LayerSize:
     Args:
         name, kind: its path in the model and its class.
         shape: of its weight.
-        weights: parameters, the bias included.
+        parameters: of the weight, the bias and everything else that is trained.
         bits: per weight in the packed file.
         bytes_now: of its parameters and buffers.
         bytes_packed: of its tensors in the packed file; 0 where another layer has absorbed them.
@@ -41,7 +41,7 @@ class LayerSize:
     name: str
     kind: str
     shape: tuple[int, ...]
-    weights: int
+    parameters: int
     bits: int
     bytes_now: int
     bytes_packed: int
@@ -60,12 +60,12 @@ class Summary:
     file_bytes: int | None = None
 
     @property
-    def weights(self) -> int:
-        return sum(layer.weights for layer in self.layers)
+    def parameters(self) -> int:
+        return sum(layer.parameters for layer in self.layers)
 
     @property
     def binary_weights(self) -> int:
-        # A binary layer's bias is one of its weights, but stays float.
+        # A binary layer's bias stays float.
         return sum(math.prod(layer.shape) for layer in self.layers if layer.bits == 1)
 
     @property
@@ -83,17 +83,22 @@ class Summary:
         return f"{self.bytes_now / max(size, 1):.1f} times smaller"
 
     def __str__(self) -> str:
-        total = LayerSize("total", "", (), self.weights, 0, self.bytes_now, self.bytes_packed)
+        total = LayerSize("total", "", (), self.parameters, 0, self.bytes_now, self.bytes_packed)
         packed = "packed (estimate)" if self.file_bytes is None else "packed"
-        rows = [("layer", "kind", "shape", "weights", "bits", "bytes now", packed)]
+        rows = [("layer", "kind", "shape", "parameters", "bits", "bytes now", packed)]
         for layer in (*self.layers, total):
             shape = "x".join(map(str, layer.shape))
-            numbers = (f"{layer.weights:,}", str(layer.bits or ""), f"{layer.bytes_now:,}", f"{layer.bytes_packed:,}")
+            numbers = (
+                f"{layer.parameters:,}",
+                str(layer.bits or ""),
+                f"{layer.bytes_now:,}",
+                f"{layer.bytes_packed:,}",
+            )
             rows.append((layer.name, layer.kind, shape, *numbers))
         size = self.bytes_packed if self.file_bytes is None else self.file_bytes
         lines = [
             aligned(rows, left=(0, 1, 2)),
-            f"{self.binary_weights:,} of {self.weights:,} weights take one bit: " + self._ratio(size),
+            f"{self.binary_weights:,} of {self.parameters:,} parameters take one bit: " + self._ratio(size),
         ]
         if self.file_bytes is None:
             lines.append(
@@ -159,18 +164,18 @@ def _layer_size(name: str, module: nn.Module, bytes_packed: int, seen: set[int])
     counted = [tensor for tensor in tensors.values() if id(tensor) not in seen]
     seen.update(map(id, counted))
     shape: tuple[int, ...] = tuple(tensors["weight"].shape) if "weight" in tensors else ()
-    weights = sum(tensor.numel() for tensor in counted if isinstance(tensor, nn.Parameter))
+    parameters = sum(tensor.numel() for tensor in counted if isinstance(tensor, nn.Parameter))
     if isinstance(module, _NORMS):
         shape = (module.num_features,)
     elif isinstance(module, PackedLayer):
         weight: Tensor = module.weight  # type: ignore[assignment]
         shape = tuple(weight.shape)
-        weights = math.prod(shape) + sum(tensor.numel() for name, tensor in tensors.items() if name == "bias")
+        parameters = math.prod(shape) + sum(tensor.numel() for name, tensor in tensors.items() if name == "bias")
     return LayerSize(
         name=name or "(the model)",
         kind=type(module).__name__,
         shape=shape,
-        weights=weights,
+        parameters=parameters,
         bits=1 if isinstance(module, (BinaryLayer, PackedLayer)) else 32,
         bytes_now=sum(tensor.numel() * tensor.element_size() for tensor in counted),
         bytes_packed=bytes_packed,

@@ -1,4 +1,4 @@
-"""``signwise plot``: figures of a run, finished or not."""
+"""``signwise plot`` and ``signwise report``: figures of runs, finished or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from signwise.bench.runs import measure_run
 from signwise.cli import main
+from signwise.provenance import now, processor
+from signwise.runtime import native
 from signwise.training import Options, get_recipe
 from signwise.training.run import train
 
@@ -63,14 +66,55 @@ def test_runs_are_compared_on_one_page_that_holds_everything(
     assert capsys.readouterr().out == f"{page}\n"
     text = page.read_text()
     assert "<td>learning_rate</td><td>0.01</td><td>0.5</td>" in text and "<td>a &amp; b</td>" in text
-    assert text.count("data:image/svg+xml;base64,") == 3 + 2 * 2  # curves, and two layers of two runs
+    # Size and speed, curves, and two layers of two runs.
+    assert text.count("data:image/svg+xml;base64,") == 2 + 3 + 2 * 2
     assert not re.search(r"(src|href)=\"(?!data:)", text)
+
+
+@pytest.mark.filterwarnings("ignore:compile. α is below 1")  # the best epoch may be the first
+def test_size_on_the_page_is_that_of_the_packed_file(run: Path, tmp_path: Path) -> None:
+    measured = measure_run(run, seconds=0.01)
+    assert main(["compile", str(run), "-o", str(tmp_path / "net.sw"), "--validate", "0"]) == 0
+    assert measured.size == (tmp_path / "net.sw").stat().st_size
+    assert measured.seconds is not None and 0 < measured.seconds < 1
+    assert main(["report", str(run), "-o", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert f"<td>{measured.float32_bytes / 1e3:,.0f} KB</td><td>{measured.size / 1e3:,.0f} KB</td>" in text
+    assert 'alt="µs per image, one thread"' in text
+    assert f"{processor()}, " in text and f"{now()[:10]}.</p>" in text and f"with {native.isa()} kernels" in text
+
+
+def test_speed_can_be_left_out(run: Path, tmp_path: Path) -> None:
+    assert main(["report", str(run), "-o", str(tmp_path / "page.html"), "--no-speed"]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "per image" not in text and "measured" not in text
+
+
+def test_page_says_which_run_could_not_be_packed_and_why(run: Path, tmp_path: Path) -> None:
+    without = tmp_path / "without"
+    shutil.copytree(run, without, ignore=shutil.ignore_patterns("*.safetensors"))
+    assert main(["report", str(run), str(without), "-o", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert f"without was not measured: the run in {without} has no weights yet" in text
+    assert 'alt="µs per image, one thread"' in text  # of the other run
+
+
+def test_without_the_native_library_the_page_has_sizes_alone(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGNWISE_LIBRARY", str(tmp_path / "none.so"))
+    with pytest.warns(RuntimeWarning, match="without its native kernels"):
+        assert main(["report", str(run), "-o", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "there is no native library" in text
+    assert 'alt="KB, packed file"' in text and "per image, one thread" not in text
 
 
 def test_plot_and_report_need_no_pytorch(run: Path, tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; from signwise.cli import main; sys.exit(main(sys.argv[1:]))"
     for words in (["plot", str(run), "--out", str(tmp_path)], ["report", str(run), "-o", str(tmp_path / "page.html")]):
         subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
+    assert "was not measured: packing a run needs torch" in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_without_an_epoch_and_a_folder_without_a_run_give_different_errors(

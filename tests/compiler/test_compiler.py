@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import OrderedDict
 from typing import Any
 
@@ -127,3 +129,18 @@ def test_inputs_that_the_model_does_not_take_are_refused() -> None:
     wrong: Any = [1, 2]
     with pytest.raises(sw.SignwiseError, match="example_input must be a tensor or array, got list"):
         compile(nn.Linear(3, 2), wrong)
+
+
+def test_a_refused_example_leaves_nothing_on_standard_error() -> None:
+    # In a process of its own: PyTorch's loggers keep the standard error that they found when they were made.
+    code = """
+import torch, signwise as sw
+from torch import nn
+try:
+    sw.compile(nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), torch.zeros(1, 3, 4))
+except sw.SignwiseError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "the model does not take example_input, of shape [1, 3, 4]" in done.stdout
+    assert done.stderr == ""

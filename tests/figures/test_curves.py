@@ -40,3 +40,9 @@ def test_movement_is_drawn_on_logarithmic_scales_without_the_epochs_at_zero() ->
     assert np.asarray(flips.lines[0].get_ydata()).tolist() == pytest.approx([5.0, 0.1])
     with pytest.raises(SignwiseError, match="did not record"):
         movement_figure({"flipped_signs": [None], "relative_step": [None]})
+
+
+def test_a_single_epoch_has_one_tick_at_a_whole_number() -> None:
+    for axes in error_curves_figure({"error": [90.0]}).axes:
+        low, high = axes.get_xlim()
+        assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1.0]

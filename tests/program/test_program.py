@@ -179,7 +179,8 @@ def test_outputs_that_are_no_vectors_of_scores_are_refused() -> None:
 
 
 def test_an_error_is_shown_in_percent_of_the_examples() -> None:
-    assert error_text(1 / 3, 60) == "33.33 % of 60 examples"
+    assert error_text(1 / 3, 60) == error_text(1 / 3, 60, 60) == "33.33 % of 60 examples"
+    assert error_text(1 / 3, 60, 90) == "33.33 % of the first 60 of 90 examples"
 
 
 def test_a_copy_is_the_program_itself_and_a_pickle_comes_back_equal() -> None:

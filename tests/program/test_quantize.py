@@ -196,6 +196,17 @@ def test_examples_that_cannot_calibrate_are_refused(examples: npt.NDArray[Any], 
         binary_layer().quantize(examples)
 
 
+def test_a_data_loader_is_refused_with_the_way_to_one_batch() -> None:
+    loader: Any = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(4, 3), torch.zeros(4)))
+    message = r"the input must be an array of examples, got DataLoader; one batch of a loader is next\(iter\(loader\)\)"
+    with pytest.raises(sw.SignwiseError, match=message):
+        binary_layer().quantize(loader)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    sw.binarize_(model, skip=None)
+    with pytest.raises(sw.SignwiseError, match=message):
+        sw.compile(model, torch.zeros(1, 3), "int8", calibrate=loader)
+
+
 def test_a_program_without_binary_layers_is_refused() -> None:
     floats = Program(input_shape=(3,), ops=(ops.Relu(inputs=(0,)),), tensors={}, output=1)
     with pytest.raises(sw.SignwiseError, match="the program has none: keep it in float32"):

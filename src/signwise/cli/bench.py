@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from signwise.cli.paths import check_output, load_program
+from signwise.cli.progress import say
 from signwise.errors import SignwiseError
 from signwise.invocation import install
 
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     comparisons = {}
     for file, network in networks.items():
-        comparisons[file.name] = comparison = compare(network, plan, _say)
+        comparisons[file.name] = comparison = compare(network, plan, say)
         if len(networks) == 1 or arguments.engines:
             print(f"{file}: best time of many runs")
             print(table(comparison))
@@ -133,9 +134,3 @@ def _check_chart(path: Path, files: list[Path]) -> None:
     if path.suffix not in (".png", ".svg"):
         raise SignwiseError(f"--chart must end in .png or .svg, got {path.name!r}")
     check_output(path)
-
-
-def _say(line: str) -> None:
-    # Progress is for terminals, on one line that is erased at the end; a pipe gets the table alone.
-    if sys.stderr.isatty():
-        print(f"\r\033[K{line}" + (" ..." if line else ""), end="", file=sys.stderr, flush=True)

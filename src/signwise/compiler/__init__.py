@@ -181,8 +181,10 @@ def _array(examples: Array) -> npt.NDArray[Any]:
 
 
 def _arrays(examples: Examples) -> tuple[npt.NDArray[Any], ...]:
-    parts = examples.values() if isinstance(examples, Mapping) else examples
-    return tuple(_array(part) for part in (parts if not isinstance(parts, (Tensor, np.ndarray)) else (parts,)))
+    parts = tuple(examples.values()) if isinstance(examples, Mapping) else examples
+    listed = parts if isinstance(parts, (tuple, list)) else (parts,)
+    # Anything but tensors goes on as it is: the program refuses what is no array, and names it.
+    return tuple(_array(part) if isinstance(part, Tensor) else part for part in listed)
 
 
 def _with_error(program: Program, keyword: str, measured: Program, validate: tuple[Array, Array] | None) -> Program:

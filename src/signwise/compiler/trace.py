@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import logging
 import operator
 import re
 import warnings
@@ -148,7 +149,7 @@ def _export(model: nn.Module, example: Inputs) -> torch.export.ExportedProgram:
     else:
         arguments = {"args": tuple(several(part) for part in example)}
     # The exporter warns about its own internals, and prints whole graphs where the model's code depends on numbers.
-    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()), _silent_torch():
         warnings.simplefilter("ignore")
         try:
             exported = _with_any_batch(model, example, arguments)
@@ -162,6 +163,20 @@ def _export(model: nn.Module, example: Inputs) -> torch.export.ExportedProgram:
             if "Constraints violated" in reason:
                 reason = "its code fixes the size of the batch, as len(x) does; write x.shape[0] instead"
             raise SignwiseError(f"torch.export cannot read this model ({reason}); {WAY_OUT}") from error
+
+
+@contextlib.contextmanager
+def _silent_torch() -> Iterator[None]:
+    """Keep PyTorch's loggers quiet, which hold their own reference to standard error: the exception says it all."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "torch"]
+    handlers = {handler: handler.level for name in names for handler in logging.getLogger(name).handlers}
+    for handler in handlers:
+        handler.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for handler, level in handlers.items():
+            handler.setLevel(level)
 
 
 def _with_any_batch(model: nn.Module, example: Inputs, arguments: dict[str, Any]) -> torch.export.ExportedProgram:

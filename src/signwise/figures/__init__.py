@@ -108,7 +108,8 @@ def set_few_ticks_(axis: Any, count: int) -> None:
     """Place at most ``count`` ticks, at whole numbers only: for epochs and steps."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=count, integer=True))
+    # One tick is enough for a single epoch: by default there are two, at fractions.
+    axis.set_major_locator(MaxNLocator(nbins=count, integer=True, min_n_ticks=1))
 
 
 def svg_text(figure: Figure) -> str:

@@ -45,6 +45,28 @@ class Panel:
     bars: Sequence[Bar]
 
 
+def number_panel(
+    title: str, values: Sequence[float], *, binary: Sequence[bool], decimals: int, labels: Sequence[str] = ()
+) -> Panel:
+    """One quantity of several networks.
+
+    Args:
+        title: the quantity, with its unit.
+        values: from top to bottom.
+        binary: of each network, whether its weights are.
+        decimals: of the numbers at the bars.
+        labels: the networks; empty next to a panel that names them.
+    """
+    rows = zip(values, binary, labels or [""] * len(values), strict=True)
+    return Panel(
+        title=title,
+        bars=[
+            Bar(label=label, value=value, text=f"{value:,.{decimals}f}", binary=is_binary)
+            for value, is_binary, label in rows
+        ],
+    )
+
+
 def bars_figure(panels: Sequence[Panel], *, width: float = 9.0) -> Figure:
     """Draw one panel per quantity, such as bytes, time and error, with horizontal bars from zero and their values."""
     rows = max(len(panel.bars) for panel in panels)

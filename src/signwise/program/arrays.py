@@ -25,7 +25,7 @@ def as_inputs(inputs: Sequence[Input], given: Sequence[npt.NDArray[Any]]) -> lis
     arrays = []
     for number, (taken, array) in enumerate(zip(inputs, given, strict=True)):
         name = "the input" if len(given) == 1 else f"input {number}"
-        arrays.append(_as_input(name, taken, _as_array(array)))
+        arrays.append(_as_input(name, taken, _as_array(name, array)))
     if len({len(array) for array in arrays}) != 1:
         raise SignwiseError(f"all inputs must have as many examples, got {[len(array) for array in arrays]}")
     return arrays
@@ -39,12 +39,16 @@ def read_only(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return held
 
 
-def _as_array(given: Any) -> npt.NDArray[Any]:
+def _as_array(name: str, given: Any) -> npt.NDArray[Any]:
     """An array of anything that numpy reads, and of tensors with gradients or in bfloat16, which it does not."""
     if hasattr(given, "detach"):
         given = given.detach()
         given = given.float() if str(given.dtype) == "torch.bfloat16" else given
-    return np.asarray(given)
+    found = np.asarray(given)
+    if found.dtype.kind == "O":
+        batch = "; one batch of a loader is next(iter(loader))" if hasattr(given, "__iter__") else ""
+        raise SignwiseError(f"{name} must be an array of examples, got {type(given).__name__}{batch}")
+    return found
 
 
 def _shape_hint(expected: tuple[int, ...], found: tuple[int, ...]) -> str:

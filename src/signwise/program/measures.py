@@ -72,14 +72,22 @@ def error_rate(
     return wrong / len(images)
 
 
-def error_text(rate: float, count: int) -> str:
+def error_text(rate: float, count: int, available: int | None = None) -> str:
     """An error rate as files and commands show it.
+
+    Args:
+        rate: from 0 to 1.
+        count: how many examples it was measured on.
+        available: how many there are; ``None`` for as many.
 
     Example:
         >>> error_text(0.006, 10_000)
         '0.60 % of 10,000 examples'
+        >>> error_text(0.006, 1000, 10_000)
+        '0.60 % of the first 1,000 of 10,000 examples'
     """
-    return f"{100 * rate:.2f} % of {count:,} examples"
+    part = "" if available is None or available == count else f"the first {count:,} of "
+    return f"{100 * rate:.2f} % of {part}{available or count:,} examples"
 
 
 def times_smaller(float32_bytes: int, size: int) -> str:
