@@ -124,8 +124,9 @@ def _to_integers(program: Program, arguments: argparse.Namespace) -> tuple[Integ
     if not arguments.validate:
         return integers, []
     images, labels = data.test_images[: arguments.validate], data.test_labels[: arguments.validate]
-    errors = [error_text(each.error(images, labels), len(images)) for each in (program, integers)]
-    return integers, [f"error: {errors[0]} for the file, {errors[1]} in integers"]
+    total = len(data.test_images)
+    errors = [error_text(each.error(images, labels), len(images), total) for each in (program, integers)]
+    return integers, [f"test error: {errors[0]} for the file, {errors[1]} in integers"]
 
 
 def _wasm(program: Program, out: Path, arguments: argparse.Namespace) -> list[str]:
