@@ -109,10 +109,22 @@ def test_a_constant_beside_a_value_loses_the_dimension_of_the_batch() -> None:
         Constant(torch.ones(2, 3), "c").example(VECTOR)
 
 
-def test_whole_numbers_become_float32_where_the_program_computes_with_them() -> None:
+def test_whole_numbers_become_float32_where_the_program_only_computes_with_them() -> None:
     draft = Draft(Input(shape=(3,), type="int32"))
     call = Call(draft, "module", (VECTOR,))
-    call.value(Value(0, VECTOR), whole_numbers=True)
-    assert draft.is_integer(0)
-    call.value(Value(0, VECTOR))
-    assert not draft.is_integer(0)
+    assert call.value(Value(0, VECTOR), whole_numbers=True) == 0
+    draft.output = draft.add(ops.Relu(inputs=(call.value(Value(0, VECTOR)),)), "relu")
+    draft.settle()
+    assert not draft.is_integer(0) and [type(operation) for operation in draft.finish({}).ops] == [ops.Relu]
+
+
+def test_whole_numbers_that_are_also_looked_up_are_read_from_a_table_as_long() -> None:
+    draft = Draft(Input(shape=(3,), type="int32"))
+    call = Call(draft, "module", (VECTOR,))
+    computed = draft.add(ops.Relu(inputs=(call.value(Value(0, VECTOR)),)), "relu")
+    draft.tensor("table", np.ones((7, 2)))
+    draft.outputs = [computed, draft.add(ops.Embedding(inputs=(0,), weight="table", rows=7, width=2), "table")]
+    draft.settle()
+    program = draft.finish({})
+    assert program.inputs[0].type == "int32"
+    assert np.array_equal(program.reference(np.array([[0, 6, 3]], np.int32))[0], [[0, 6, 3]])
