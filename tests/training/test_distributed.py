@@ -17,7 +17,9 @@ from torch import nn
 
 import signwise.cli
 from signwise import models
+from signwise.errors import SignwiseError
 from signwise.training import checkpoint
+from signwise.training.distributed import pick_device
 from signwise.training.run_folder import read_config, read_records
 
 pytestmark = pytest.mark.slow
@@ -139,3 +141,8 @@ def test_processes_that_are_asked_to_stop_do_so_after_the_same_step(
     assert found is not None
     assert f"stopped after step {found.record['progress']['step']}; resume with" in output, output
     assert output.count("stopped after step") == 1 and "Traceback" not in output.split("stopped after")[0]
+
+
+def test_an_unknown_device_is_named_without_a_list_of_all() -> None:
+    with pytest.raises(SignwiseError, match=r"^device 'tpu' is not available: there is no such kind of device; auto"):
+        pick_device("tpu")

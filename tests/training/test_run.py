@@ -174,6 +174,8 @@ def test_a_run_resumes_with_the_recipe_that_it_was_begun_with_only(
         train(small.changed(seed=1), tmp_path / "run", options=options(resume=True))
     with pytest.raises(SignwiseError, match="already holds a run"):
         train(small, tmp_path / "run", options=options())
+    with pytest.raises(SignwiseError, match="there is no model 'resnet50': did you mean resnet20"):
+        train(small.changed(model="resnet50"), tmp_path / "run", options=options())
 
 
 def test_batch_norm_re_estimation_touches_what_is_evaluated_and_not_training(

@@ -118,7 +118,9 @@ def pick_device(name: str, local_rank: int = 0) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         first_line = str(error).splitlines()[0]
-        raise SignwiseError(f"device {name!r} is not available: {first_line}") from None
+        # PyTorch lists all kinds of devices that it was ever built for.
+        reason = "there is no such kind of device" if first_line.startswith("Expected one of") else first_line
+        raise SignwiseError(f"device {name!r} is not available: {reason}; auto takes what this machine has") from None
     return device
 
 

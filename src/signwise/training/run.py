@@ -39,7 +39,7 @@ from signwise.training.pretrained import (
 from signwise.training.recipe import ARITHMETIC, Options, Recipe
 from signwise.training.reporters import LayerStateReporter, MetricsReporter, TensorBoardReporter, watched_layers
 from signwise.training.run_folder import RunFolder, read_config
-from signwise.training.step import AddedLoss, Stepper, build_model, check_outputs, steps_per_epoch
+from signwise.training.step import AddedLoss, Stepper, build_model, check_outputs, model_factory, steps_per_epoch
 
 _TINY_STEP = 500_000_000
 """Multiply-adds per step and process below which one thread is as fast as many, and faster on a busy machine."""
@@ -117,6 +117,7 @@ def _train_in(
     # Rank 0's recipe on every process: a resumed recipe comes from a folder that other machines may not see.
     recipe = Recipe.from_json(json.loads(world.broadcast_text(json.dumps(recipe.to_json()))))
     resume = options.resume or (out is not None and world.restarts > 0 and _was_begun_by(world.job, out))
+    model_factory(recipe)  # a misspelled model is said before anything about the folder
     folder = RunFolder(out, resume=resume) if out is not None and world.is_main else None
     audience = list(reporters) if world.is_main else []
     try:

@@ -43,6 +43,18 @@ class DivergenceError(SignwiseError):
     """Training has diverged: the loss or a weight is NaN or infinite."""
 
 
+def model_factory(recipe: Recipe) -> Callable[..., nn.Module]:
+    """The function that builds the recipe's model.
+
+    Raises:
+        SignwiseError: there is no such model.
+    """
+    factory = models.imported_model(recipe.model) if ":" in recipe.model else models.MODELS.get(recipe.model)
+    if factory is None:
+        raise SignwiseError(unknown_name("model", recipe.model, models.MODELS))
+    return factory
+
+
 def build_model(
     recipe: Recipe,
     num_classes: int,
@@ -59,10 +71,7 @@ def build_model(
         total_steps: the length of the training, for methods whose settings depend on it.
         image_shape: (C, H, W) of an image. A model of the user's own is run on one, to see which layers need a scale.
     """
-    is_own = ":" in recipe.model
-    factory = models.imported_model(recipe.model) if is_own else models.MODELS.get(recipe.model)
-    if factory is None:
-        raise SignwiseError(unknown_name("model", recipe.model, models.MODELS))
+    is_own, factory = ":" in recipe.model, model_factory(recipe)
     torch.manual_seed(derived_seed(recipe.seed, "initialization", 0))
     model = factory(num_classes=num_classes)
     for module in model.modules():
