@@ -105,9 +105,10 @@ def recorded(path: Path) -> list[dict[str, Any]]:
 
 
 def enter(measured: dict[str, Any], path: Path) -> None:
-    """Put a recipe's figures into the record, in place of older ones."""
-    records = [record for record in recorded(path) if record["recipe"] != measured["recipe"]] + [measured]
-    text = json.dumps({"networks": sorted(records, key=lambda record: str(record["recipe"]))}, indent=2) + "\n"
+    """Put a float network's figures into the record, in place of older ones of the same network."""
+    records = [record for record in recorded(path) if record["float_sha256"] != measured["float_sha256"]] + [measured]
+    records.sort(key=lambda record: (str(record["recipe"]), str(record["date"])))
+    text = json.dumps({"networks": records}, indent=2) + "\n"
     write_if_changed(path, text)
 
 
