@@ -85,19 +85,19 @@ PointwiseLayer::Finish PointwiseLayer::finish_of(const Tensor& input, const Epil
     const bool bytes = bytes_of(epilogue.output_type) == 1;
     finish.direct = epilogue.residual == nullptr && bytes == integer_;
     if (!finish.direct) return finish;
-    // Everything in units of the output; the order of the products is that of the other epilogues.
     const float units = 1.0f / epilogue.output_scale, factor = integer_ ? input.scale : 1.0f;
     const int64_t filters = shape_.out_channels, room = round_up(filters, kPointwiseVectors * kByteFilters);
     float* scale = reinterpret_cast<float*>(work.shared.reserve(2 * room * int64_t(sizeof(float))));
     float* bias = scale + room;
     std::fill_n(scale, 2 * room, 0.0f);
     for (int64_t i = 0; i < filters; ++i) {
-        scale[i] = (epilogue.scale != nullptr ? epilogue.scale[i] : 1.0f) * factor * units;
-        bias[i] = epilogue.bias != nullptr ? epilogue.bias[i] * units : 0.0f;
+        scale[i] = (epilogue.scale != nullptr ? epilogue.scale[i] : 1.0f) * factor;
+        bias[i] = epilogue.bias != nullptr ? epilogue.bias[i] : 0.0f;
     }
     PointwiseOutput& output = finish.output;
     output.scale = scale;
     output.bias = bias;
+    output.units = units;
     output.low = epilogue.low * units;
     output.high = epilogue.high * units;
     if (bytes) {

@@ -30,11 +30,11 @@ struct DepthwiseRows {
     int64_t channels;           // of the output
 };
 
-// Where the outputs of neighbouring points go: clip(scale * sum + bias, low, high) per filter, in the units of the
-// output. Scales and biases exist up to a multiple of 64 filters.
+// Where the outputs of neighbouring points go: clip(units * (scale * sum + bias), low, high). Scales and biases exist up
+// to a multiple of 64 filters. The product with `units`, 1 for floats, comes last, as in an activation that follows.
 struct PointwiseOutput {
     const float *scale, *bias;  // of the first filter
-    float low, high;
+    float units, low, high;
     Type type;
     void* outputs;    // of the first filter at the first point
     int64_t filters;  // that exist

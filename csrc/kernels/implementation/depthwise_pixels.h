@@ -78,17 +78,21 @@ void depthwise_floats(const DepthwiseRows& rows_, const float* weights, const Ep
 template <bool All, class Q>
 struct BlockSteps {
     Floats scale[4], bias[4], lowest, highest;
+    float units;  // a factor that comes last, as in an activation that follows
     Q* output;
     __mmask64 lanes;  // the channels that exist
 
     BlockSteps(const Steps<None, Q>& steps, const Epilogue& epilogue, float factor, int64_t first, int64_t end)
-        : lowest(Floats{} + steps.lowest), highest(Floats{} + steps.highest), output(steps.output) {
+        : lowest(Floats{} + steps.lowest),
+          highest(Floats{} + steps.highest),
+          units(steps.scale),
+          output(steps.output) {
         const int64_t count = end - first;
         lanes = count >= kDepthwiseBlock ? ~__mmask64(0) : (__mmask64(1) << count) - 1;
         SIGNWISE_UNROLL for (int v = 0; v < 4; ++v) {
             const auto numbers = [&](const float* from) { return load<float, kByteVector>(from + first + 16 * v); };
-            scale[v] = (epilogue.scale != nullptr ? numbers(epilogue.scale) : Floats{} + 1.0f) * factor * steps.scale;
-            bias[v] = epilogue.bias != nullptr ? numbers(epilogue.bias) * steps.scale : Floats{};
+            scale[v] = (epilogue.scale != nullptr ? numbers(epilogue.scale) : Floats{} + 1.0f) * factor;
+            bias[v] = epilogue.bias != nullptr ? numbers(epilogue.bias) : Floats{};
         }
     }
 
@@ -103,7 +107,7 @@ struct BlockSteps {
             const __m512i words = v < 2 ? low : high;
             const __m512i twice = v % 2 == 0 ? _mm512_unpacklo_epi16(words, words) : _mm512_unpackhi_epi16(words, words);
             const Floats sum = __builtin_convertvector((Sums)twice >> 16, Floats);
-            const Floats all = sum * scale[v] + bias[v];
+            const Floats all = (sum * scale[v] + bias[v]) * units;
             // A NaN stays one in floats, and becomes the lowest byte.
             y[v] = sizeof(Q) == 4 ? smaller<kByteVector>(highest, larger<kByteVector>(lowest, all))
                                   : smaller<kByteVector>(larger<kByteVector>(all, lowest), highest);

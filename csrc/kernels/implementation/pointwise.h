@@ -30,7 +30,7 @@ inline void write_bytes(const PointwiseOutput& output, const Sums (&sum)[Vectors
         __m512i rounded[4];
         SIGNWISE_UNROLL for (int v = 0; v < 4; ++v) {
             if (v < Vectors) {
-                const Floats y = scaled(output, v, sum[v < Vectors ? v : 0][p]);
+                const Floats y = scaled(output, v, sum[v < Vectors ? v : 0][p]) * output.units;
                 const Floats clipped = smaller<kByteVector>(larger<kByteVector>(y, low), high);
                 rounded[v] = _mm512_maskz_cvtps_epi32(0xFFFF, (__m512)clipped);
             } else {
