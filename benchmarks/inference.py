@@ -27,6 +27,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -46,7 +47,10 @@ from signwise.bench.report import as_data, table
 from signwise.compiler.decoder import TokenStep, compile_decoder
 from signwise.convert import binarize_, first_and_last, last
 from signwise.methods import GroupTransform
+from signwise.program import operations as ops
+from signwise.program.program import Program
 from signwise.provenance import now, processor, revision, write_record
+from signwise.runtime.session import Session
 from signwise.schedule import BinarizationSchedule
 
 # Seconds per batch size and number of threads; large networks take longer anyway.
@@ -243,6 +247,44 @@ def built_by_name(name: str) -> Untrained:
     return untrained(name)
 
 
+def kind_of(operation: ops.Operation) -> str:
+    """What an operation is, in a few words.
+
+    Example:
+        >>> kind_of(ops.Conv(inputs=(0,), weight="w", bits=1, out_channels=8, kernel=(1, 1)))
+        '1x1, binary'
+    """
+    if isinstance(operation, ops.Conv):
+        height, width = operation.kernel
+        size = "depthwise" if operation.groups == operation.out_channels > 1 else f"{height}x{width}"
+        return f"{size}, {'binary' if operation.bits == 1 else 'float'}"
+    if isinstance(operation, ops.Dense):
+        return f"dense, {'binary' if operation.bits == 1 else 'float'}"
+    return type(operation).__name__.lower()
+
+
+def layer_times(program: Program, seconds: float) -> list[dict[str, Any]]:
+    """The best time of every operation for one example and one thread.
+
+    An activation that a layer applies itself takes no time of its own.
+    """
+    lowered = Session(program, threads=1).native
+    assert lowered is not None
+    inputs = [np.ascontiguousarray(array) for array in listed(random_input(program, 1))]
+    outputs = [np.empty_like(array) for array in listed(program.run(tuple(inputs)))]
+    shortest = np.full((len(program.ops), 5), np.inf)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        once = np.zeros_like(shortest)
+        lowered.profile(inputs, outputs, once)
+        shortest = np.minimum(shortest, once)
+    shapes = program.shapes[len(program.inputs) :]
+    return [
+        {"kind": kind_of(operation), "output": list(shape), "seconds": float(best_of[-1])}
+        for operation, shape, best_of in zip(program.ops, shapes, shortest, strict=True)
+    ]
+
+
 def measure(name: str, engines: Sequence[str], threads: Sequence[int], share: float) -> dict[str, Any]:
     """Measure one network in this process."""
     built = built_by_name(name)
@@ -251,7 +293,9 @@ def measure(name: str, engines: Sequence[str], threads: Sequence[int], share: fl
     plan = Plan(engines=chosen, batches=batches, threads=threads, seconds=share * SECONDS[name])
     comparison = compare(built.network, plan, lambda line: print(f"  {line}", file=sys.stderr, flush=True))
     print(f"{name}\n{table(comparison)}\n", flush=True)
+    programs = {"float32": built.network.float32, "int8": built.network.int8}
     return as_data(comparison) | {
+        "layers": {precision: layer_times(program, share) for precision, program in programs.items()},
         "state_dict_bytes": built.state_dict_bytes,
         "difference_from_pytorch": built.difference,
     }

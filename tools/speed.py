@@ -20,7 +20,7 @@ _HIDDEN = "The same machine with AVX-512, AVX-VNNI and AMX hidden from every eng
 def blocks(records: Mapping[Path, JsonObject]) -> dict[str, str]:
     """What ``docs/speed.md`` shows between its markers: the range of ratios per processor, and where we are slower."""
     if not records:
-        return {"speed": MISSING}
+        return {"speed": MISSING, "layers": MISSING}
     rows, slower = [], []
     for record in records.values():
         for where, networks in _machines(record):
@@ -38,7 +38,29 @@ def blocks(records: Mapping[Path, JsonObject]) -> dict[str, str]:
     sentence = (
         f"Of {count} comparisons, signwise is slower in {len(slower)}{': ' if slower else ''}{'; '.join(slower)}."
     )
-    return {"speed": f"{Table(headings=headings, rows=tuple(rows), words=3).markdown()}\n\n{sentence}"}
+    return {
+        "speed": f"{Table(headings=headings, rows=tuple(rows), words=3).markdown()}\n\n{sentence}",
+        "layers": _layers(records),
+    }
+
+
+def _layers(records: Mapping[Path, JsonObject]) -> str:
+    """Where the time of MobileNetV2 goes, by kind of operation: its layers are the smallest."""
+    parts = []
+    for record in records.values():
+        network = record["networks"].get("mobilenet_v2", {})
+        if "layers" not in network:
+            continue
+        totals: dict[str, dict[str, float]] = {}
+        for precision, layers in network["layers"].items():
+            for layer in layers:
+                of_kind = totals.setdefault(layer["kind"], dict.fromkeys(network["layers"], 0.0))
+                of_kind[precision] += layer["seconds"]
+        rows = tuple((kind, *(f"{1e6 * times[p]:.0f}" for p in PRECISIONS)) for kind, times in totals.items())
+        headings = ("operations", *(f"{precision}, µs" for precision in PRECISIONS))
+        where = record["hardware"]["processor"]
+        parts.append(f"{Table(headings=headings, rows=rows, words=1).markdown()}\n\nOn {where}, one image, one thread.")
+    return "\n\n".join(parts) or MISSING
 
 
 def _machines(record: JsonObject) -> Iterator[tuple[str, JsonObject]]:

@@ -12,8 +12,8 @@ constexpr int64_t kMostTerms = 256;   // so that the weights stay in the first-l
 
 }  // namespace
 
-bool FirstLayer::suits(const ConvolutionShape& shape, const Tensor& output, const Kernels& kernels) {
-    return kernels.bytes != nullptr && !output.is_float() && shape.groups == 1 &&
+bool FirstLayer::suits(const ConvolutionShape& shape, const Kernels& kernels) {
+    return kernels.bytes != nullptr && shape.groups == 1 &&
            shape.filter_weights() <= kMostTerms && fills(shape.out_channels, kByteFilters) &&
            shape.seen_height() * shape.seen_width() < std::numeric_limits<int32_t>::max() / kMostTerms;
 }

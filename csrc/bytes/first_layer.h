@@ -17,8 +17,8 @@ class FirstLayer {
   public:
     static constexpr Order kReads = Order::planes, kWrites = Order::pixels;
 
-    // Whether these kernels exist and are the fastest way. The layer must have no residual.
-    static bool suits(const ConvolutionShape& shape, const Tensor& output, const Kernels& kernels);
+    // Whether these kernels exist and are the fastest way to write pixel order. The layer must have no residual.
+    static bool suits(const ConvolutionShape& shape, const Kernels& kernels);
 
     // Weights are (filter, channel, y, x).
     FirstLayer(const ConvolutionShape& shape, const float* weights, const Kernels& kernels);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "kernels/pixels.h"
 #include "kernels/types.h"
 
 namespace signwise {
@@ -118,6 +119,8 @@ struct ByteKernels {
 
     // Columns [first, end) of [row][column] to [column][row].
     void (*transpose)(const uint8_t* from, int64_t rows, int64_t columns, int64_t first, int64_t end, uint8_t* to);
+
+    PixelKernels pixels;
 };
 
 }  // namespace signwise

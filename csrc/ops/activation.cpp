@@ -13,6 +13,8 @@ class ActivationOperation : public Operation {
     }
 
     Order reads(size_t, Order) const override { return order_; }
+    bool turns() const override { return true; }
+    void turn(Order order) override { order_ = order; }
 
     bool clips(Bounds& bounds) const override {
         bounds = {numbers_[0], numbers_[1]};

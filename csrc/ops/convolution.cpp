@@ -1,8 +1,9 @@
 // Convolutions: checks the operation and chooses the algorithm.
 //
 //     weights  input     algorithm
-//     any      any       DepthwiseOperation where every channel has one filter of its own
+//     any      any       depthwise or depthwise_pixels where every channel has one filter of its own
 //     float    any       FirstLayer on byte kernels if it writes 8 bits, else LookupLayer with products
+//     binary   any       PointwiseLayer on byte kernels if the filters have one pixel; floats in pixel order alone
 //     binary   8 bits    WinogradLayer or ByteLayer on byte kernels if the shape suits, else LookupLayer in int16
 //     binary   float32   LookupLayer in float32
 
@@ -10,35 +11,47 @@
 
 #include "bytes/first_layer.h"
 #include "bytes/layer.h"
+#include "bytes/pointwise.h"
 #include "bytes/winograd.h"
 #include "lookup/layer.h"
 #include "ops/depthwise.h"
+#include "ops/depthwise_pixels.h"
 #include "ops/layer.h"
 
 namespace signwise {
 namespace {
 
-// Reads row order if the input already has it and the layer reads it as fast as planes.
+// Reads row order if the input already has it and the layer reads it as fast as planes. A layer with float weights may
+// have a twin, `to_pixels`, that writes pixel order.
 class LookupOperation : public Operation {
   public:
-    LookupOperation(LookupLayer layer, LayerEpilogue epilogue, Order input_order)
+    LookupOperation(LookupLayer layer, std::unique_ptr<FirstLayer> to_pixels, LayerEpilogue epilogue, Order input_order)
         : layer_(std::move(layer)),
+          to_pixels_(std::move(to_pixels)),
           epilogue_(std::move(epilogue)),
           read_(input_order == Order::rows && layer_.reads_rows() ? Order::rows : Order::planes) {}
 
     void run(int64_t examples, const std::vector<Tensor>& inputs, const Tensor& output, Work& work) const override {
         Tensor input = inputs[0];
         input.order = read_;  // another order may have the same layout
+        if (kHasByteKernels && output.order == Order::pixels) {
+            return to_pixels_->run(examples, input, epilogue_.with(inputs, output), work);
+        }
         layer_.run(examples, input, epilogue_.with(inputs, output), output.order, work);
     }
-    int64_t weight_bytes() const override { return layer_.weight_bytes(); }
+    int64_t weight_bytes() const override {
+        return layer_.weight_bytes() + (to_pixels_ != nullptr ? to_pixels_->weight_bytes() : 0);
+    }
     // A residual is laid out like the output.
     Order reads(size_t input, Order written) const override { return input == 0 ? read_ : written; }
-    bool writes(Order order) const override { return order != Order::pixels; }
+    bool writes(Order order) const override {
+        return order != Order::pixels || (to_pixels_ != nullptr && read_ == Order::planes);
+    }
     bool clip(const Bounds& bounds, const Tensor&) override { return epilogue_.clip(bounds.low, bounds.high); }
 
   private:
     LookupLayer layer_;
+    std::unique_ptr<FirstLayer> to_pixels_;
     LayerEpilogue epilogue_;
     Order read_;
 };
@@ -97,27 +110,37 @@ std::unique_ptr<Operation> make_conv(const signwise_operation& described, const 
 
     LayerEpilogue epilogue(described, described.out_channels);
     if (is_depthwise(shape)) {
-        return make_depthwise(shape, as_floats(described, shape), std::move(epilogue), inputs, output, kernels);
+        const std::vector<float> weights = as_floats(described, shape);
+        if (kHasByteKernels && suits_depthwise_pixels(shape, described.bits == 1, inputs, kernels)) {
+            return make_depthwise_pixels(shape, weights, std::move(epilogue), inputs, output, kernels);
+        }
+        return make_depthwise(shape, weights, std::move(epilogue), inputs, output, kernels);
     }
-    const auto lookup = [&](LookupLayer layer) {
-        return std::make_unique<LookupOperation>(std::move(layer), std::move(epilogue), inputs[0].order);
+    const auto lookup = [&](LookupLayer layer, std::unique_ptr<FirstLayer> to_pixels) {
+        return std::make_unique<LookupOperation>(std::move(layer), std::move(to_pixels), std::move(epilogue),
+                                                 inputs[0].order);
     };
     if (described.bits != 1) {
         const float* weights = static_cast<const float*>(described.weight);
-        if (kHasByteKernels && inputs.size() == 1 && FirstLayer::suits(shape, output, kernels)) {
-            return make_layer(FirstLayer(shape, weights, kernels), std::move(epilogue), output);
+        std::unique_ptr<FirstLayer> to_pixels;
+        if (kHasByteKernels && inputs.size() == 1 && FirstLayer::suits(shape, kernels)) {
+            if (!output.is_float()) return make_layer(FirstLayer(shape, weights, kernels), std::move(epilogue), output);
+            to_pixels = std::make_unique<FirstLayer>(shape, weights, kernels);
         }
-        return lookup(LookupLayer::real(shape, weights, kernels));
+        return lookup(LookupLayer::real(shape, weights, kernels), std::move(to_pixels));
     }
     const SignBits bits(described.weight, shape.filter_weights());
     const bool integer = !inputs[0].is_float(), bytes = kHasByteKernels && integer;
     if (bytes && WinogradLayer::suits(shape, inputs[0], kernels)) {
         return make_layer(WinogradLayer(shape, bits, kernels), std::move(epilogue), output);
     }
+    if (kHasByteKernels && PointwiseLayer::suits(shape, inputs[0], kernels)) {
+        return make_layer(PointwiseLayer(shape, bits, integer, kernels), std::move(epilogue), output);
+    }
     if (bytes && ByteLayer::suits(shape, kernels)) {
         return make_layer(ByteLayer(shape, bits, kernels), std::move(epilogue), output);
     }
-    return lookup(LookupLayer::binary(shape, bits, integer, kernels));
+    return lookup(LookupLayer::binary(shape, bits, integer, kernels), nullptr);
 }
 
 }  // namespace signwise

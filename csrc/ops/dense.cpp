@@ -17,6 +17,9 @@ namespace {
 constexpr int64_t kManyVectors = 12;
 constexpr int64_t kManyByteVectors = 4;
 
+// Filters with float weights that a few vectors share while they are in the cache.
+constexpr int64_t kTogether = 16;
+
 class Dense {
   public:
     static constexpr Order kReads = Order::planes, kWrites = Order::planes;
@@ -41,6 +44,9 @@ class Dense {
     // Returns false where single vectors are faster.
     bool run_together(int64_t vectors, const Tensor& input, const Epilogue& epilogue, Work& work) const;
     void run_vector(const char* vector, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    // A few vectors with float weights, each of which is read once from memory.
+    void run_vectors(int64_t vectors, const Tensor& input, const Epilogue& epilogue, Work& work) const;
+    Epilogue epilogue_of(const Epilogue& all, int64_t vector) const;
     // The sums of `count` vectors of filters from `first` on, all blocks together; `part` is scratch of the same size.
     void look_up(int64_t first, int64_t count, const float* tables, float* sums, float* part) const;
 
@@ -166,6 +172,33 @@ void Dense::run_vector(const char* vector, const Tensor& input, const Epilogue& 
     });
 }
 
+void Dense::run_vectors(int64_t vectors, const Tensor& input, const Epilogue& epilogue, Work& work) const {
+    const float factor = input.is_float() ? 1.0f : input.scale;
+    const int64_t input_floats = checked_product(vectors, inputs_, "the input of a dense layer");
+    float* memory = reinterpret_cast<float*>(
+        work.shared.reserve((round_up(input_floats, 16) + vectors * filters_) * int64_t(sizeof(float))));
+    float* sums = memory + round_up(input_floats, 16);
+    kernels_->elementwise.to_float(input.data, input.type, 1.0f, memory, input_floats);
+    const int64_t cycles = vectors * inputs_ * filters_ / 8;
+    work.each(ceil_divide(filters_, kTogether), cycles, [&](int64_t index, int) {
+        const int64_t filter = index * kTogether, filters = std::min(kTogether, filters_ - filter);
+        for (int64_t i = 0; i < vectors; ++i) {
+            float* own = sums + i * filters_;
+            kernels_->matvec.dot(weights_.data() + filter * inputs_, inputs_, filters, memory + i * inputs_, own + filter);
+            kernels_->matvec.finish(epilogue_of(epilogue, i), factor, own, filter, filters);
+        }
+    });
+}
+
+Epilogue Dense::epilogue_of(const Epilogue& all, int64_t vector) const {
+    Epilogue one = all;
+    one.output = static_cast<char*>(all.output) + vector * filters_ * bytes_of(all.output_type);
+    if (all.residual != nullptr) {
+        one.residual = static_cast<const char*>(all.residual) + vector * filters_ * bytes_of(all.residual_type);
+    }
+    return one;
+}
+
 void Dense::run(int64_t examples, const Tensor& all, const Epilogue& epilogue, Work& work) const {
     const int64_t vectors = examples * (all.shape.count() / inputs_);
     Tensor input = all;
@@ -173,13 +206,9 @@ void Dense::run(int64_t examples, const Tensor& all, const Epilogue& epilogue, W
     input.order = Order::planes;  // another order may have the same layout
     if (run_together(vectors, input, epilogue, work)) return;
     const StopWatch watch = work.time(&Phases::sums);
-    char* output = static_cast<char*>(epilogue.output);
-    const char* residual = static_cast<const char*>(epilogue.residual);
+    if (!is_binary() && vectors > 1) return run_vectors(vectors, input, epilogue, work);
     for (int64_t i = 0; i < vectors; ++i) {
-        Epilogue one = epilogue;
-        one.output = output + i * filters_ * bytes_of(epilogue.output_type);
-        if (residual != nullptr) one.residual = residual + i * filters_ * bytes_of(epilogue.residual_type);
-        run_vector(input.at(i * inputs_), input, one, work);
+        run_vector(input.at(i * inputs_), input, epilogue_of(epilogue, i), work);
     }
 }
 

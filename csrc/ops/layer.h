@@ -21,6 +21,9 @@ class LayerEpilogue {
     // For one run: inputs[1], if there is one, is the residual.
     Epilogue with(const std::vector<Tensor>& inputs, const Tensor& output) const;
 
+    const std::vector<float>& scale() const { return scale_; }
+    const std::vector<float>& bias() const { return bias_; }
+
     // Clips the outputs too, unless they are clipped already.
     bool clip(float low, float high);
 

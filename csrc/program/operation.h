@@ -34,6 +34,10 @@ class Operation {
     // Whether the operation can write this order instead of the one that its factory chose for the output.
     virtual bool writes(Order) const { return false; }
 
+    // Whether the operation works in any order, and makes it read and write another one.
+    virtual bool turns() const { return false; }
+    virtual void turn(Order) {}
+
     // Whether the output is the input's memory in another shape.
     virtual bool alias() const { return false; }
 

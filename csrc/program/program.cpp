@@ -71,7 +71,7 @@ void Program::add_input(const Shape& shape, Type type) {
     tensor.shape = shape;
     tensor.type = type;
     tensors_.push_back(tensor);
-    read_.push_back(true);
+    readers_.push_back(1);
     storage_.push_back(int32_t(inputs_));
     described_.push_back(int32_t(inputs_));
     ++inputs_;
@@ -82,7 +82,7 @@ int32_t Program::append(std::unique_ptr<Operation> operation, std::vector<int32_
     const int32_t number = int32_t(tensors_.size());
     storage_.push_back(operation->alias() ? storage_[size_t(inputs[0])] : number);
     tensors_.push_back(output);
-    read_.push_back(false);
+    readers_.push_back(0);
     steps_.push_back({std::move(operation), std::move(inputs), described, number});
     return number;
 }
@@ -93,18 +93,25 @@ bool Program::suits_rows(const Tensor& tensor) const {
     return threads_ > 1 && (shape.width() % lanes == 0 || (2 * shape.width() == lanes && shape.height() % 2 == 0));
 }
 
-int32_t Program::in_order(int32_t number, Order order, int64_t described) {
-    Tensor& tensor = tensors_[size_t(number)];
+bool Program::turn(int32_t number, Order order) {
+    const Step& maker = steps_[size_t(number) - inputs_];
     // A step with a residual has fixed its order already: the residual is laid out like the output.
-    const bool unread = !read_[size_t(number)];
-    const Step* made_by = unread ? &steps_[size_t(number) - inputs_] : nullptr;
-    const bool free = unread && made_by->inputs.size() == 1 && made_by->operation->writes(order);
-    read_[size_t(number)] = true;
-    if (same_layout(tensor.shape, tensor.order, order)) return number;
-    if (free) {
-        tensor.order = order;
-        return number;
+    if (maker.inputs.size() != 1) return false;
+    if (!maker.operation->writes(order)) {
+        const int32_t input = maker.inputs[0];
+        const bool alone = size_t(input) >= inputs_ && readers_[size_t(input)] == 1;
+        if (!maker.operation->turns() || !alone || !turn(input, order)) return false;
+        maker.operation->turn(order);
     }
+    tensors_[size_t(number)].order = order;
+    return true;
+}
+
+int32_t Program::in_order(int32_t number, Order order, int64_t described) {
+    const Tensor tensor = tensors_[size_t(number)];
+    const bool unread = readers_[size_t(number)]++ == 0;
+    if (same_layout(tensor.shape, tensor.order, order)) return number;
+    if (unread && turn(number, order)) return number;
     const auto [found, added] = reordered_.emplace(std::make_pair(number, order), int32_t(tensors_.size()));
     if (added) {
         Tensor output = tensor;

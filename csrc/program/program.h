@@ -56,6 +56,9 @@ class Program {
     // The number of a tensor that holds this one in the given order. If nothing has read the tensor yet and its
     // operation can write that order, the tensor changes its order; otherwise a reorder step is added.
     int32_t in_order(int32_t tensor, Order order, int64_t described);
+    // Makes the operation of a tensor that nothing reads yet write this order, together with operations in front of it
+    // that work in any order. Returns false, and changes nothing, if one of them cannot.
+    bool turn(int32_t tensor, Order order);
 
     // Lets layers clip what they compute where a step does nothing else to it, and drops that step.
     void fuse_clips(const std::vector<int32_t>& results);
@@ -84,7 +87,7 @@ class Program {
     size_t inputs_ = 0;
     std::vector<int32_t> described_;  // the tensors that callers number: the inputs, then one per operation
     std::vector<Tensor> tensors_;     // those, and their copies in other orders; without data
-    std::vector<bool> read_;          // [tensor]: whether a step reads it in its order
+    std::vector<int32_t> readers_;    // [tensor]: how many steps read it in its order; an input has one more
     std::map<std::pair<int32_t, Order>, int32_t> reordered_;  // (tensor, order) -> its copy
     std::vector<Step> steps_;
     std::vector<int32_t> outputs_;

@@ -107,21 +107,24 @@ bool add_layer(Chain& chain, int32_t from, int32_t kind, int32_t type) {
     op.bits = one_in(4) ? 32 : 1;
     op.out_channels = one_in(2) ? number(1, 50) : 16 * number(1, 3);
     if (kind == SIGNWISE_CONV) {
-        const bool usual = !one_in(3);  // 3x3, and the output as large as the input, or half as large
-        const int64_t stride = number(1, 2);
+        // 1x1, with more filters than there may be channels in a table; 3x3, and the output as large as the input, or
+        // half as large; or anything.
+        const bool pointwise = one_in(4), usual = pointwise || !one_in(3);
+        const int64_t stride = pointwise ? 1 : number(1, 2);
         for (int axis = 0; axis < 2; ++axis) {
-            op.kernel[axis] = usual ? 3 : number(1, 4);
+            op.kernel[axis] = pointwise ? 1 : usual ? 3 : number(1, 4);
             op.stride[axis] = usual ? stride : number(1, 3);
             op.dilation[axis] = usual ? 1 : number(1, 2);
         }
-        for (int64_t& side : op.padding) side = usual ? 1 : number(0, 2);
+        for (int64_t& side : op.padding) side = pointwise ? 0 : usual ? 1 : number(0, 2);
+        if (pointwise && one_in(2)) op.out_channels *= 4;
         const int64_t sizes[] = {input.height, input.width};
         for (int axis = 0; axis < 2; ++axis) {
             const int64_t padded = sizes[axis] + op.padding[axis] + op.padding[axis + 2];
             if (padded <= op.dilation[axis] * (op.kernel[axis] - 1)) return false;
         }
-        if (one_in(4) && input.channels % 2 == 0) op.groups = 2;
-        if (one_in(8)) op.groups = input.channels;
+        if (!pointwise && one_in(4) && input.channels % 2 == 0) op.groups = 2;
+        if (!pointwise && one_in(4)) op.groups = input.channels;
         op.out_channels = std::max<int64_t>(1, op.out_channels / op.groups) * op.groups;
         if (op.groups == input.channels && one_in(2)) op.out_channels = op.groups;  // depthwise
     }

@@ -55,3 +55,24 @@ def test_a_run_of_some_networks_keeps_the_others_with_their_origin(inference: Mo
     }
     assert list(inference.merged(known, {"unet": newer})) == ["lenet5", "unet"]
     assert inference.merged({}, {"unet": newer}) == {"unet": newer}
+
+
+def test_every_operation_has_its_kind_output_and_time(inference: ModuleType) -> None:
+    program = inference.untrained("lenet5").network.float32
+    layers = inference.layer_times(program, 0.01)
+    assert len(layers) == len(program.ops)
+    assert [layer["output"] for layer in layers] == [list(shape) for shape in program.shapes[1:]]
+    assert {"5x5, binary", "dense, float"} <= {layer["kind"] for layer in layers}
+    assert 0 < sum(layer["seconds"] for layer in layers) < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_integer_of_mobilenet_is_numpys_whether_an_activation_is_fused_or_not(
+    inference: ModuleType, benchmark_script: Callable[[str], ModuleType], threads: int
+) -> None:
+    differential = benchmark_script("differential")
+    network, counted = inference.untrained("mobilenet_v2").network, differential.Counted()
+    examples = [np.asarray(network.examples[:2], np.float32)]
+    differential.compare(network.int8, examples, threads, counted)
+    assert counted.numbers > 10**6 and counted.at_an_edge < 10

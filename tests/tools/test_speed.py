@@ -63,7 +63,8 @@ def test_what_was_measured_with_avx2_alone_has_its_own_section() -> None:
 
 
 def test_a_missing_record_is_reported_as_missing() -> None:
-    assert speed.blocks({}) == {"speed": speed.MISSING} and speed.MISSING in speed.all_times({})
+    assert speed.blocks({}) == {"speed": speed.MISSING, "layers": speed.MISSING}
+    assert speed.MISSING in speed.all_times({})
 
 
 def test_a_network_of_an_earlier_revision_says_so() -> None:
@@ -72,3 +73,14 @@ def test_a_network_of_an_earlier_revision_says_so() -> None:
     assert "at revision" not in speed.all_times({PATH: given})
     given["networks"]["resnet18"] |= {"date": "2029-12-31T00:00:00Z", "revision": "abcdef0123"}
     assert "- Measured 2029-12-31 at revision abcdef0." in speed.all_times({PATH: given})
+
+
+def test_the_times_of_layers_are_added_up_by_kind() -> None:
+    shown = record()
+    assert speed.blocks({PATH: shown})["layers"] == speed.MISSING
+    layers = [
+        {"kind": kind, "output": [1], "seconds": seconds} for kind, seconds in (("a", 1e-5), ("a", 2e-5), ("b", 0))
+    ]
+    shown["networks"] = {"mobilenet_v2": shown["networks"]["resnet18"] | {"layers": {"float32": layers, "int8": []}}}
+    table = speed.blocks({PATH: shown})["layers"]
+    assert "| a | 30 | 0 |" in table and "| b | 0 | 0 |" in table and "On beads" in table

@@ -26,14 +26,17 @@ struct FilterSteps {
           highest(Floats{} + all.highest),
           lanes(All ? 0xFFFF : __mmask16((1 << filters) - 1)) {
         __asm__("" : "+v"(lowest), "+v"(highest));  // keeps them in registers
-        const auto numbers = [&](const float* from) { return (Floats)_mm512_maskz_loadu_ps(lanes, from + first); };
-        scale = (epilogue.scale != nullptr ? numbers(epilogue.scale) : Floats{} + 1.0f) * factor * all.scale;
-        bias = epilogue.bias != nullptr ? numbers(epilogue.bias) * all.scale : Floats{};
+        scale = (epilogue.scale != nullptr ? numbers(epilogue.scale + first) : Floats{} + 1.0f) * factor * all.scale;
+        bias = epilogue.bias != nullptr ? numbers(epilogue.bias + first) * all.scale : Floats{};
+    }
+
+    Floats numbers(const float* from) const {
+        return All ? load<float, kByteVector>(from) : (Floats)_mm512_maskz_loadu_ps(lanes, from);
     }
 
     Floats residual(int64_t at) const {
         if constexpr (std::is_same_v<R, float>) {
-            return (Floats)_mm512_maskz_loadu_ps(lanes, steps.residual + at);
+            return numbers(steps.residual + at);
         } else {
             const auto* from = reinterpret_cast<const __m128i*>(steps.residual + at);
             const __m128i bytes = All ? _mm_loadu_si128(from) : _mm_maskz_loadu_epi8(lanes, from);
@@ -50,7 +53,11 @@ struct FilterSteps {
         if constexpr (!std::is_same_v<R, None>) y += residual(at) * steps.residual_scale;
         if constexpr (sizeof(Q) == 4) {
             if (steps.clips) y = smaller<kByteVector>(highest, larger<kByteVector>(lowest, y));
-            _mm512_mask_storeu_ps(steps.output + at, lanes, (__m512)y);
+            if (All) {
+                store<float, kByteVector>(steps.output + at, y);
+            } else {
+                _mm512_mask_storeu_ps(steps.output + at, lanes, (__m512)y);
+            }
         } else {
             y = smaller<kByteVector>(larger<kByteVector>(y, lowest), highest);
             // The addition leaves the rounded number in the lowest byte.

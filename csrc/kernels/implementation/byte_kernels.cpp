@@ -4,6 +4,8 @@
 #include "kernels/implementation/byte_finish.h"
 #include "kernels/implementation/byte_sums.h"
 #include "kernels/implementation/byte_transform.h"
+#include "kernels/implementation/depthwise_pixels.h"
+#include "kernels/implementation/pointwise.h"
 #include "program/transpose.h"
 
 namespace signwise {
@@ -43,6 +45,26 @@ void transpose_bytes(const uint8_t* from, int64_t rows, int64_t columns, int64_t
     }
 }
 
+// The kernels for `Vectors` vectors of filters and 1, 2, ... points.
+template <int Vectors, int... Point>
+constexpr void add_pointwise(PixelKernels& k, std::integer_sequence<int, Point...>) {
+    ((k.products[Vectors - 1][Point] = pointwise_products<Vectors, Point + 1>), ...);
+    ((k.lookups[Vectors - 1][Point] = pointwise_lookups<Vectors, Point + 1>), ...);
+}
+
+constexpr PixelKernels pixel_kernels() {
+    PixelKernels k{};
+    constexpr auto points = std::make_integer_sequence<int, kPointwisePoints>{};
+    add_pointwise<1>(k, points);
+    add_pointwise<2>(k, points);
+    add_pointwise<3>(k, points);
+    add_pointwise<4>(k, points);
+    k.tables = pointwise_tables;
+    k.depthwise_floats = depthwise_floats;
+    k.depthwise_bytes = depthwise_bytes;
+    return k;
+}
+
 constexpr ByteKernels byte_kernels() {
     ByteKernels k{};
     k.sums[0][0] = sums<1, 4>;
@@ -70,6 +92,7 @@ constexpr ByteKernels byte_kernels() {
     k.transform[0] = transform<1>;
     k.transform[1] = transform<2>;
     k.transpose = transpose_bytes;
+    k.pixels = pixel_kernels();
     return k;
 }
 

@@ -63,22 +63,25 @@ inline void each_plane(const Body& body) {
     }
 }
 
-// One sum per filter and point. Advances weights.bits and weights.start past what it read.
-template <int Code, int Vectors, int Points>
-inline void add_products(const uint8_t* points, int64_t stride, int64_t inputs, ByteWeights& weights, int32_t* to) {
+// One sum per filter and point. Advances weights.bits and weights.start past what it read. With a `Rest`, the inputs are
+// a multiple of 4 instead of kByteInputs, and the weights of the last few are padded.
+template <int Code, int Vectors, int Points, bool Rest, class Write>
+inline void add_products(const uint8_t* points, int64_t stride, int64_t inputs, ByteWeights& weights,
+                         const Write& write) {
     constexpr int planes = 8 / kWeightCodes[Code].bits;
     Sums sum[Vectors][Points];
     SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
         const Sums start = load<int32_t, kByteVector>(weights.start + v * weights.start_stride);
         SIGNWISE_UNROLL for (int p = 0; p < Points; ++p) sum[v][p] = start;
     }
-    const uint8_t* at[Points / 4];
-    SIGNWISE_UNROLL for (int r = 0; r < Points / 4; ++r) at[r] = points + 4 * r * stride;
+    constexpr int quarters = (Points + 3) / 4;
+    const uint8_t* at[quarters];
+    SIGNWISE_UNROLL for (int r = 0; r < quarters; ++r) at[r] = points + 4 * r * stride;
     const uint8_t* bits = weights.bits;
     const uint8_t* end = bits + inputs / (4 * planes) * kByteVector;
     weights.bits = end;
     weights.start += kByteFilters;
-    for (; bits != end; bits += kByteVector) {
+    const auto add = [&](int used) __attribute__((always_inline)) {
         __m512i packed[Vectors], shifted[Vectors];
         SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
             packed[v] = _mm512_loadu_si512(bits + v * weights.bit_stride);
@@ -90,6 +93,7 @@ inline void add_products(const uint8_t* points, int64_t stride, int64_t inputs, 
         }
         each_plane<planes>([&](auto plane) {
             constexpr int i = decltype(plane)::value;
+            if (i >= used) return;
             __m512i made[Vectors];
             SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) made[v] = expand<Code, i>(packed[v], shifted[v]);
             SIGNWISE_UNROLL for (int p = 0; p < Points; ++p) {
@@ -102,13 +106,32 @@ inline void add_products(const uint8_t* points, int64_t stride, int64_t inputs, 
                 }
             }
         });
-        SIGNWISE_UNROLL for (int r = 0; r < Points / 4; ++r) at[r] += 4 * planes;
+    };
+    for (; bits != end; bits += kByteVector) {
+        add(planes);
+        SIGNWISE_UNROLL for (int r = 0; r < quarters; ++r) at[r] += 4 * planes;
     }
+    if constexpr (Rest) {
+        const int rest = int(inputs % (4 * planes)) / 4;
+        if (rest > 0) add(rest);
+    }
+    write(sum);
+}
+
+// Stores sums[point][vector][filter].
+template <class T, int Vectors, int Points>
+inline void store_sums(const Vector<T, kByteVector> (&sum)[Vectors][Points], T* to) {
     SIGNWISE_UNROLL for (int p = 0; p < Points; ++p) {
         SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
-            store<int32_t, kByteVector>(to + (p * Vectors + v) * kByteFilters, sum[v][p]);
+            store<T, kByteVector>(to + (p * Vectors + v) * kByteFilters, sum[v][p]);
         }
     }
+}
+
+template <int Code, int Vectors, int Points>
+inline void add_products(const uint8_t* points, int64_t stride, int64_t inputs, ByteWeights& weights, int32_t* to) {
+    add_products<Code, Vectors, Points, false>(points, stride, inputs, weights, [&](const auto& sum)
+                                               __attribute__((always_inline)) { store_sums(sum, to); });
 }
 
 template <int Vectors, int Points>
@@ -130,11 +153,7 @@ void real_sums(const float* pixels, int64_t step, const int32_t* offsets, int64_
             }
         }
     }
-    SIGNWISE_UNROLL for (int p = 0; p < 4; ++p) {
-        SIGNWISE_UNROLL for (int v = 0; v < Vectors; ++v) {
-            store<float, kByteVector>(to + (p * Vectors + v) * kByteFilters, sum[v][p]);
-        }
-    }
+    store_sums(sum, to);
 }
 
 // The sums of a patch whose weights have one code; `number` counts the sums.
