@@ -66,8 +66,9 @@ docs: setup
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs/site . build/site
 	@echo "the site: build/site/index.html; to serve it: $(BIN)/python -m http.server --directory build/site"
 
-# Build an sdist and a wheel, and try the wheel in an empty environment.
+# Build an sdist and this machine's wheel, and try the wheel in an empty environment.
 package: setup
+	$(BIN)/python -m pip install --quiet auditwheel ziglang
 	.ci/check_wheel
 
 # Wheels for Linux (glibc and musl), macOS and Windows, built here with zig, tried as far as this machine can, and recorded

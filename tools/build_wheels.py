@@ -58,7 +58,7 @@ def zig() -> Path:
 
 
 def build_library(platform: Platform, *, jobs: int = 2, tests: bool = False, options: Sequence[str] = ()) -> Path:
-    """Compile the library of a platform, and ``kernel_test`` with it if wanted; returns the library's path."""
+    """Compile the library of a platform, and its tests if wanted; returns the library's path."""
     build = ROOT / "build" / "wheels" / platform.target
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     configure = [
@@ -66,7 +66,9 @@ def build_library(platform: Platform, *, jobs: int = 2, tests: bool = False, opt
         f"-DZIG={zig()}", f"-DZIG_TARGET={platform.target}", f"-DSIGNWISE_TESTS={'ON' if tests else 'OFF'}",
         *options,
     ]  # fmt: skip
-    targets = ["signwise", "kernel_test"] if tests else ["signwise"]
+    targets = ["signwise"]
+    if tests:
+        targets += ["kernel_test", "load_test"] if "windows" in platform.target else ["kernel_test"]
     # zig keeps its objects itself, and is no compiler that ccache knows.
     environment = {name: value for name, value in os.environ.items() if name != "CMAKE_CXX_COMPILER_LAUNCHER"}
     for command in (configure, ["cmake", "--build", str(build), "--parallel", str(jobs), "--target", *targets]):
@@ -139,7 +141,7 @@ def main() -> None:
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=f"from {', '.join(PLATFORMS)}; default: all")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels (default: dist)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at the same time (default: 2)")
-    parser.add_argument("--tests", action="store_true", help="compile kernel_test beside the library")
+    parser.add_argument("--tests", action="store_true", help="compile the native tests beside the library")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.platforms if name not in PLATFORMS]:
         parser.error(f"unknown platform {unknown[0]}: choose from {', '.join(PLATFORMS)}")

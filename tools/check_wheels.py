@@ -160,6 +160,20 @@ def run_kernel_test(name: str, made: Platform, root: Path | None) -> dict[str, A
     return found | {"emulator": Path(runner[0]).name.removesuffix("-static")} if runner else found
 
 
+def load_in_wine(made: Platform, library: bytes) -> dict[str, Any] | None:
+    """Load the wheel's library in wine, or ``None`` without wine: there is no Python for it to install the wheel in."""
+    program = ROOT / "build" / "wheels" / made.target / "load_test.exe"
+    runner = emulator("windows-amd64")
+    if runner is None or not program.exists():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / made.library).write_bytes(library)
+        text = output_of([*runner, str(program), f"{folder}/{made.library}"], os.environ | {"WINEDEBUG": "-all"})
+    match = re.search(r"^load_test: loaded, (\S+)$", text, re.MULTILINE)
+    assert match is not None, text
+    return {"emulator": Path(runner[0]).name, "isas": match[1].split(",")}
+
+
 def use(python: str, root: Path | None = None) -> dict[str, Any]:
     """Use the installed package: read digits, export a page."""
     command = [python, "-I", "-W", "error", "-c", USE]
@@ -182,6 +196,7 @@ def install_here(wheel: Path) -> dict[str, Any]:
 def install_in(root: Path, wheel: Path) -> dict[str, Any]:
     """Install a wheel in the system under ``root`` with its own pip, use it there, and run the tests of the runtime."""
     found: dict[str, Any] = json.loads(run_in(root, "/usr/bin/python3", "-c", DESCRIBE))
+    found["emulated"] = found["processor"] != platform.machine()
     place = root / "tmp" / "wheel"
     shutil.rmtree(place, ignore_errors=True)
     # That system has no network, so what the wheel needs is fetched from here; the choice of wheels is its own.
@@ -226,6 +241,8 @@ def check(name: str, wheel: Path, root: Path | None) -> dict[str, Any]:
         row |= {"needs": needed_versions(library), "auditwheel": audit(wheel, made)}
     elif name.startswith("macos"):
         row["macho"] = read_macos(name, made, library)
+    elif name.startswith("windows"):
+        row["loaded"] = load_in_wine(made, library)
     row["kernel_test"] = run_kernel_test(name, made, root)
     row["installed"] = [install_here(wheel)] if name == f"manylinux-{platform.machine()}" else []
     if root is not None:
