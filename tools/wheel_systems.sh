@@ -8,7 +8,7 @@
 #
 # Debian's Python is too old in Debian 11, and there is none for musl: both get CPython from Debian's sources, compiled
 # with zig. Needs Debian 12 on x86-64 and the rights of root. A system that is there already stays.
-set -Eeuo pipefail
+set -euo pipefail
 cd "$(dirname "$0")/.."
 zig="$(.venv/bin/python -c 'from tools.build_wheels import zig; print(zig())')"
 systems="$PWD/build/systems"
@@ -57,7 +57,8 @@ python_for() (
     (cd "$build/xz" && ./configure --host="$host" --prefix="$build" --disable-shared \
         --disable-{xz,xzdec,lzmadec,lzmainfo,scripts,doc,nls} && make install)
     unpacked libffi "$build/libffi"
-    (cd "$build/libffi" && ./configure --host="$host" --prefix="$build" --disable-shared --disable-docs && make install)
+    (cd "$build/libffi" && ./configure --host="$host" --prefix="$build" --disable-shared \
+        --disable-{docs,exec-static-tramp,multi-os-directory} && make install)
     unpacked python3.11 "$build/python"
     cd "$build/python"
     ./configure --host="$host" --build="$(uname -m)-pc-linux-gnu" --prefix=/usr --with-build-python=/usr/bin/python3.11 \
@@ -67,14 +68,17 @@ python_for() (
     make install DESTDIR="$2"
 )
 
+exec 3>&2
+log=/dev/null
+trap '[[ "$?" == 0 ]] || tail -20 "$log" >&3' EXIT
+
 # made NAME COMMAND...: runs the command with a folder for the system, which gets its name once it is complete.
 made() {
     if [[ -d "$systems/$1" ]]; then return; fi
     echo "making $systems/$1; log: $work/$1.log"
     rm -rf "$systems/$1.part"
-    trap 'tail -20 "$work/$1.log" >&2' ERR
-    "${@:2}" "$systems/$1.part" > "$work/$1.log" 2>&1
-    trap - ERR
+    log="$work/$1.log"
+    "${@:2}" "$systems/$1.part" > "$log" 2>&1
     mv "$systems/$1.part" "$systems/$1"
 }
 
