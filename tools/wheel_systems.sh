@@ -16,10 +16,10 @@ work="$systems/work"
 mkdir -p "$work/lists/partial"
 
 # The kernel then hands programs for 64-bit ARM to qemu, also in another root.
-if ! command -v debootstrap wine qemu-aarch64-static update-binfmts pkg-config > /dev/null; then
+if ! command -v debootstrap wine qemu-aarch64-static update-binfmts pkg-config readelf > /dev/null; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends \
-        binfmt-support debootstrap pkg-config python3.11 qemu-user-static wine wine64 > /dev/null
+        binfmt-support binutils debootstrap pkg-config python3.11 qemu-user-static wine wine64 > /dev/null
 fi
 mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
 update-binfmts --enable qemu-aarch64
@@ -42,23 +42,28 @@ unpacked() {
     tar --extract --strip-components=1 --directory "$2" --file "$(find "$work" -maxdepth 1 -name "$1_*.orig.tar.?z*" ! -name '*.asc')"
 }
 
+# library NAME FILE OPTIONS...: a static library for python_for, which sets $build.
+library() {
+    if [[ -e "$build/lib/$2" ]]; then return; fi
+    rm -rf "${build:?}/$1"
+    unpacked "$1" "$build/$1"
+    cd "$build/$1"
+    ./configure --prefix="$build" "${@:3}"
+    make install
+}
+
 # python_for TARGET PLACE: CPython 3.11 for a target of zig in PLACE/usr, with the modules that pip and signwise need.
 python_for() (
     host="${1%%.*}"
     build="$work/$1"
-    rm -rf "$build"
     # For musl, zig would link Python statically, and it could load no libraries.
-    export CC="$zig cc -target $1 -dynamic" AR="$zig ar" RANLIB="$zig ranlib"
+    export CC="$zig cc -target $1 -dynamic" AR="$zig ar" RANLIB="$zig ranlib" READELF=/usr/bin/readelf
     export CFLAGS="-O1 -fPIC -fno-sanitize=undefined" CPPFLAGS="-I$build/include" LDFLAGS="-L$build/lib"
     export PKG_CONFIG=/usr/bin/pkg-config PKG_CONFIG_LIBDIR="$build/lib/pkgconfig"
-    unpacked zlib "$build/zlib"
-    (cd "$build/zlib" && ./configure --static --prefix="$build" && make install)
-    unpacked xz-utils "$build/xz"
-    (cd "$build/xz" && ./configure --host="$host" --prefix="$build" --disable-shared \
-        --disable-{xz,xzdec,lzmadec,lzmainfo,scripts,doc,nls} && make install)
-    unpacked libffi "$build/libffi"
-    (cd "$build/libffi" && ./configure --host="$host" --prefix="$build" --disable-shared \
-        --disable-{docs,exec-static-tramp,multi-os-directory} && make install)
+    library zlib libz.a --static
+    library xz-utils liblzma.a --host="$host" --disable-{shared,xz,xzdec,lzmadec,lzmainfo,scripts,doc,nls}
+    library libffi libffi.a --host="$host" --disable-{shared,docs,exec-static-tramp,multi-os-directory}
+    rm -rf "$build/python"
     unpacked python3.11 "$build/python"
     cd "$build/python"
     ./configure --host="$host" --build="$(uname -m)-pc-linux-gnu" --prefix=/usr --with-build-python=/usr/bin/python3.11 \
