@@ -12,7 +12,8 @@ import struct
 from dataclasses import dataclass
 
 _PROCESSORS = {0x01000007: "x86_64", 0x0100000C: "arm64"}
-_SYMBOLS, _NEEDED, _SIGNATURE, _OLD_VERSION, _VERSION = 0x2, 0xC, 0x1D, 0x24, 0x32  # LC_SYMTAB to LC_BUILD_VERSION
+# LC_SYMTAB, LC_LOAD_DYLIB, LC_ID_DYLIB, LC_CODE_SIGNATURE, LC_VERSION_MIN_MACOSX, LC_BUILD_VERSION
+_SYMBOLS, _NEEDED, _OWN_NAME, _SIGNATURE, _OLD_VERSION, _VERSION = 0x2, 0xC, 0xD, 0x1D, 0x24, 0x32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,7 @@ class Library:
     """A dynamic library of one processor.
 
     Args:
+        name: its own name in it, under which programs linked with it look for it.
         processor: ``arm64`` or ``x86_64``.
         oldest_system: the version of macOS from which on it loads, such as ``11.0``.
         needs: the libraries of the system that it loads.
@@ -27,6 +29,7 @@ class Library:
         signed_pages: how many pages the signature covers; 0 without one.
     """
 
+    name: str
     processor: str
     oldest_system: str
     needs: tuple[str, ...]
@@ -43,22 +46,27 @@ def read(data: bytes) -> Library:
     magic, processor, _, kind, count = struct.unpack_from("<5I", data)
     if magic != 0xFEEDFACF or kind != 6 or processor not in _PROCESSORS:
         raise ValueError(f"no dynamic library for macOS: starts with {data[:16].hex()}")
-    oldest, needs, exports, pages = "", [], [], 0
+    own_name, oldest, needs, exports, pages = "", "", [], [], 0
     position = 32
     for _ in range(count):
         command, size = struct.unpack_from("<2I", data, position)
         if command in (_OLD_VERSION, _VERSION):
             (version,) = struct.unpack_from("<I", data, position + (12 if command == _VERSION else 8))
             oldest = f"{version >> 16}.{version >> 8 & 255}"
-        elif command == _NEEDED:
-            (name,) = struct.unpack_from("<I", data, position + 8)
-            needs.append(data[position + name : position + size].rstrip(b"\0").decode())
+        elif command in (_NEEDED, _OWN_NAME):
+            (start,) = struct.unpack_from("<I", data, position + 8)
+            name = data[position + start : position + size].rstrip(b"\0").decode()
+            if command == _NEEDED:
+                needs.append(name)
+            else:
+                own_name = name
         elif command == _SYMBOLS:
             exports = _exports(data, *struct.unpack_from("<4I", data, position + 8))
         elif command == _SIGNATURE:
             pages = _signed_pages(data, *struct.unpack_from("<2I", data, position + 8))
         position += size
     return Library(
+        name=own_name,
         processor=_PROCESSORS[processor],
         oldest_system=oldest,
         needs=tuple(needs),

@@ -50,7 +50,8 @@ def wheels(recorded: Path) -> str:
             f" **The wheels for macOS never ran**, for want of a Mac. By their files, they load from macOS {oldest} "
             f"on and need the system's own library alone; they export the {files[0]['exports']} functions of the header"
         )
-        text += ", and their signatures are valid." if all(file["signed_pages"] for file in files) else "."
+        signed = " and ".join(file["processor"] for file in files if file["signed_pages"])
+        text += f". The signature for {signed} fits the file." if signed else "."
     return text
 
 

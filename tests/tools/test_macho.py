@@ -14,13 +14,14 @@ LINKED = 2 * PAGE  # the bytes before the signature
 
 
 def dylib(*, processor: int = 0x0100000C, kind: int = 6) -> bytes:
-    """A signed library for macOS 11.2 that needs libSystem, exports ``open`` and keeps ``own`` and ``used``."""
-    name = b"/usr/lib/libSystem.B.dylib\0".ljust(32, b"\0")
+    """A signed library ``a`` for macOS 11.2 that needs libSystem, exports ``open`` and keeps ``own`` and ``used``."""
+    needed, own = b"/usr/lib/libSystem.B.dylib".ljust(32, b"\0"), b"@rpath/a.dylib".ljust(16, b"\0")
     strings = b"\0_open\0_own\0_used\0"
     symbols = [(1, 0b01111, 1), (7, 0b11111, 1), (12, 0b00001, 0)]  # exported, private, undefined
     commands = [
         struct.pack("<6I", 0x32, 24, 1, 11 << 16 | 2 << 8, 13 << 16, 0),
-        struct.pack("<6I", 0xC, 24 + len(name), 24, 0, 0, 0) + name,
+        struct.pack("<6I", 0xD, 24 + len(own), 24, 0, 0, 0) + own,
+        struct.pack("<6I", 0xC, 24 + len(needed), 24, 0, 0, 0) + needed,
         struct.pack("<6I", 0x2, 24, 1024, len(symbols), 2048, len(strings)),
         struct.pack("<4I", 0x1D, 16, LINKED, 512),
     ]
@@ -35,6 +36,7 @@ def dylib(*, processor: int = 0x0100000C, kind: int = 6) -> bytes:
 
 def test_a_library_says_what_it_is_for_needs_and_exports() -> None:
     assert macho.read(dylib()) == macho.Library(
+        name="@rpath/a.dylib",
         processor="arm64",
         oldest_system="11.2",
         needs=("/usr/lib/libSystem.B.dylib",),

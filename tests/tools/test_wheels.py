@@ -88,4 +88,4 @@ def test_the_page_says_what_never_ran(tmp_path: Path) -> None:
     assert "**untested** | no | no |" in macos
     assert "musl 1.2.3, Python 3.11.2 in qemu: neon, 990 of 1,000 digits right | 7 passed" in musl
     assert "avx2, portable, in wine64 | no; the library loads in wine64" in windows
-    assert "never ran" in rest[-1] and "signatures" not in rest[-1]
+    assert "never ran" in rest[-1] and "signature" not in rest[-1]
