@@ -58,7 +58,7 @@ python_for() (
     build="$work/$1"
     # For musl, zig would link Python statically, and it could load no libraries.
     export CC="$zig cc -target $1 -dynamic" AR="$zig ar" RANLIB="$zig ranlib" READELF=/usr/bin/readelf
-    export CFLAGS="-O1 -fPIC -fno-sanitize=undefined" CPPFLAGS="-I$build/include" LDFLAGS="-L$build/lib"
+    export CFLAGS="-O1 -fPIC -fno-sanitize=undefined -Wno-date-time" CPPFLAGS="-I$build/include" LDFLAGS="-L$build/lib"
     export PKG_CONFIG=/usr/bin/pkg-config PKG_CONFIG_LIBDIR="$build/lib/pkgconfig"
     library zlib libz.a --static
     library xz-utils liblzma.a --host="$host" --disable-{shared,xz,xzdec,lzmadec,lzmainfo,scripts,doc,nls}
