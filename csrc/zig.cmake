@@ -20,10 +20,12 @@ else()
   set(CMAKE_SYSTEM_NAME Linux)
 endif()
 set(CMAKE_CXX_COMPILER ${ZIG} c++)
-# Optimized and stripped from the first trial on: zig builds a C++ library per target and set of options, which takes
-# minutes. The sanitizer that zig would add to unoptimized builds is off.
+# Optimized, stripped and independent of position from the first trial on: zig builds a C++ library per target and set of
+# options, which takes minutes. The sanitizer that zig would add to unoptimized builds is off.
 set(CMAKE_CXX_FLAGS_INIT "-target ${ZIG_TARGET} -O3 -fno-sanitize=undefined -s")
 if(CMAKE_MATCH_2 STREQUAL "wasi")
   string(APPEND CMAKE_CXX_FLAGS_INIT " -msimd128")
+elseif(NOT CMAKE_MATCH_2 STREQUAL "windows")
+  string(APPEND CMAKE_CXX_FLAGS_INIT " -fPIC")
 endif()
 set(CMAKE_CXX_COMPILER_WORKS ON)

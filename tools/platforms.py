@@ -21,7 +21,7 @@ NAMES = {
 
 
 def wheels(recorded: Path) -> str:
-    """The wheels: size, what they need, and whether they ran."""
+    """The wheels: tag and size, and what ran where."""
     path = recorded / "wheels.json"
     if not path.exists():
         return MISSING
@@ -31,30 +31,44 @@ def wheels(recorded: Path) -> str:
             NAMES[row["platform"]],
             f"`{row['tags'][0]}`",
             f"{row['bytes'] / 1e6:.1f} MB",
-            f"{row['library_bytes'] / 1e6:.1f} MB",
-            _tested(row),
+            _native_tests(row["kernel_test"]),
+            "; ".join(map(_system, row["installed"])) or _loaded(row),
+            "; ".join(use["tests"] for use in row["installed"] if "tests" in use) or "no",
         )
         for row in record["wheels"]
     )
-    headings = ("platform", "tag", "wheel", "library in it", "what ran")
-    return (
+    headings = ("platform", "tag", "size", "native tests", "installed by pip and used", "Python tests of the runtime")
+    text = (
         Table(headings=headings, rows=rows, words=2).markdown()
-        + f"\n\nBuilt {record['date'][:10]} with zig {record['versions'].get('ziglang', '?')} by `make wheels`; "
-        "the tags of the Linux wheels are those that auditwheel finds. [The record](../results/wheels.json)."
+        + f"\n\nBuilt and tried {record['date'][:10]} with zig {record['versions'].get('ziglang', '?')} by "
+        "`make wheels`: [the record](../results/wheels.json). The native tests (`kernel_test`) compare random programs "
+        "with plain loops on each instruction set in the table. auditwheel confirms the tags of the Linux wheels."
     )
-
-
-def _tested(row: JsonObject) -> str:
-    ran = [row["tested"]] if row["tested"] else []
-    if (installed := row.get("installed")) is not None:
-        where = f" in {installed['emulator']}" if "emulator" in installed else ""
-        ran.append(
-            f"installed by pip in Python {installed['python']}{where}: {installed['isa']}, "
-            f"{installed['right_of_1000']:,} of 1,000 digits right"
+    if files := [row["macho"] for row in record["wheels"] if "macho" in row]:
+        oldest = ", ".join(f"{file['oldest_system']} for {file['processor']}" for file in files)
+        text += (
+            f" **The wheels for macOS never ran**, for want of a Mac. By their files, they load from macOS {oldest} "
+            f"on and need the system's own library alone; they export the {files[0]['exports']} functions of the header"
         )
-    if (older := row.get("older_system")) is not None:
-        ran.append(f"the library and kernel_test on {older['system']}, {older['libc']}")
-    return "; ".join(ran) or "untested: built only"
+        signed = " and ".join(file["processor"] for file in files if file["signed_pages"])
+        text += f". The signature for {signed} fits the file." if signed else "."
+    return text
+
+
+def _native_tests(test: JsonObject | None) -> str:
+    if test is None:
+        return "**untested**"
+    return ", ".join(test["isas"]) + (f", in {test['emulator']}" if "emulator" in test else "")
+
+
+def _loaded(row: JsonObject) -> str:
+    return f"no; the library loads in {row['loaded']['emulator']}" if row.get("loaded") else "no"
+
+
+def _system(use: JsonObject) -> str:
+    emulated = " in qemu" if use.get("emulated") else ""
+    system = f"{use['system']}, {use['libc']}" if "system" in use else use["libc"]
+    return f"{system}, Python {use['python']}{emulated}: {use['isa']}, {use['right_of_1000']:,} of 1,000 digits right"
 
 
 def browser(recorded: Path) -> str:

@@ -25,6 +25,8 @@ RUN_ELSEWHERE = {
     "make docs": "run beside the tests in .ci/run",
     "make gallery": "tests/examples runs the same examples with fewer steps",
     "make package": "run beside the tests in .ci/run",
+    "make wheels": "minutes of compiling per platform; make package does the same for this machine",
+    "make wheel-systems": "needs the rights of root",
     "make test-fast": "a part of make test",
     "make test-native": "run beside the tests in .ci/run",
     "make test-aarch64": "run beside the tests in .ci/run",
