@@ -194,7 +194,8 @@ def install_here(wheel: Path) -> dict[str, Any]:
         install = [python, "-I", "-m", "pip", "install", "--quiet", "--only-binary=:all:", str(wheel)]
         for command in ([sys.executable, "-m", "venv", folder], install):
             output_of(command, dict(os.environ))
-        return json.loads(output_of([python, "-c", DESCRIBE], dict(os.environ))) | use(python)
+        described: dict[str, Any] = json.loads(output_of([python, "-c", DESCRIBE], dict(os.environ)))
+        return described | use(python)
 
 
 def install_in(root: Path, wheel: Path) -> dict[str, Any]:
