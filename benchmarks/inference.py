@@ -295,7 +295,7 @@ def measure(name: str, engines: Sequence[str], threads: Sequence[int], share: fl
     print(f"{name}\n{table(comparison)}\n", flush=True)
     programs = {"float32": built.network.float32, "int8": built.network.int8}
     return as_data(comparison) | {
-        "layers": {precision: layer_times(program, share) for precision, program in programs.items()},
+        "layers": {precision: layer_times(made, share) for precision, made in programs.items() if made is not None},
         "state_dict_bytes": built.state_dict_bytes,
         "difference_from_pytorch": built.difference,
     }
