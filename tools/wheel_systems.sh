@@ -66,11 +66,14 @@ python_for() (
     rm -rf "$build/python"
     unpacked python3.11 "$build/python"
     cd "$build/python"
+    sed -i '/self.add_multiarch_paths()/d' setup.py  # the headers and libraries of this machine
     ./configure --host="$host" --build="$(uname -m)-pc-linux-gnu" --prefix=/usr --with-build-python=/usr/bin/python3.11 \
         --with-ensurepip=no --without-static-libpython --disable-test-modules \
         ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no
     make -j2
     make install DESTDIR="$2"
+    # A module that fails to compile does not fail the build.
+    chroot "$2" /usr/bin/python3 -c "import ctypes, ensurepip, hashlib, lzma, multiprocessing, select, socket, zlib"
 )
 
 exec 3>&2
