@@ -69,7 +69,8 @@ python_for() (
     sed -i '/self.add_multiarch_paths()/d' setup.py  # the headers and libraries of this machine
     ./configure --host="$host" --build="$(uname -m)-pc-linux-gnu" --prefix=/usr --with-build-python=/usr/bin/python3.11 \
         --with-ensurepip=no --without-static-libpython --disable-test-modules \
-        ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no
+        ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no \
+        ac_cv_func_preadv2=no ac_cv_func_pwritev2=no  # zig's musl has them, Debian's is older
     make -j2
     make install DESTDIR="$2"
     # A module that fails to compile does not fail the build.
