@@ -97,7 +97,7 @@ def times(network: Network, engines: Sequence[Engine], seconds: float) -> list[d
                     run = engine.open(path, precision, batch=1, threads=1)
                     run(network.examples[:1])
                 except Exception as error:  # engines raise what they like
-                    rows.append(row | {"failure": str(error).strip().splitlines()[0][:200]})
+                    rows.append(row | {"failure": (str(error).strip() or type(error).__name__).splitlines()[0][:200]})
                     continue
                 actions[len(rows)] = partial(run, network.examples[:1])
                 rows.append(row)
