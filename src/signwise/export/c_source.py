@@ -105,28 +105,16 @@ class _Writer:
     def _layer(self, layer: Layer, name: str, made: Image) -> str:
         read, kind = self._reads(layer)[0], self._type(layer.inputs[0])
         assert kind is not None
-        channels, height, width = layer.image(read)
         if layer.bits == 1:
             words = block_words(layer, read) if takes_blocks(layer, read) else sign_words(layer, read)
             weights = self._constant("uint16_t", f"{name}_weights", words)
         else:
             weights = self._constant("int8_t", f"{name}_weights", byte_rows(layer, read))
-        fields = {
-            "height": height,
-            "width": width,
-            "channels": channels,
-            "out_height": made[1],
-            "out_width": made[2],
+        fields = _sliding(layer, layer.image(read), made) | {
             "filters": layer.filters,
             "groups": layer.groups,
-            "kernel_height": layer.kernel[0],
-            "kernel_width": layer.kernel[1],
-            "stride_y": layer.stride[0],
-            "stride_x": layer.stride[1],
             "dilation_y": layer.dilation[0],
             "dilation_x": layer.dilation[1],
-            "top": layer.padding[0],
-            "left": layer.padding[1],
             "pool_y": layer.pool[0],
             "pool_x": layer.pool[1],
             "zero": zero_of(kind),
@@ -210,21 +198,9 @@ class _Writer:
         self.calls.append(f"{kernel}({', '.join(arguments)});")
 
     def _pool(self, pool: Pool, name: str, made: Image) -> str:
-        (channels, height, width), kind = self._reads(pool)[0], self._type(pool.inputs[0])
+        kind = self._type(pool.inputs[0])
         assert kind is not None and pool.out is not None
-        fields = {
-            "height": height,
-            "width": width,
-            "channels": channels,
-            "out_height": made[1],
-            "out_width": made[2],
-            "kernel_height": pool.kernel[0],
-            "kernel_width": pool.kernel[1],
-            "stride_y": pool.stride[0],
-            "stride_x": pool.stride[1],
-            "top": pool.padding[0],
-            "left": pool.padding[1],
-        }
+        fields = _sliding(pool, self._reads(pool)[0], made)
         if isinstance(pool, Mean):
             fields |= {"zero": zero_of(kind), "high": high_of(pool.out), "shift": pool.shift}
             fields |= {"multiplier": pool.multiplier, "offset": pool.offset}
@@ -239,7 +215,7 @@ class _Writer:
  *
  * input: {height} x {width} x {channels} (height, width, channels) signed bytes; x stands for
  *        {first.scale:.9g} * (x + {128 - zero_of(first)}){_pixel_note(first)}.
- * output: {self.sizes[-1]} scores in steps of {self.program.output_scale:.9g}; the largest is the answer.
+ * output: {self.sizes[-1]} scores in steps of {self.program.output_scale:.9g}; the largest names the class.
  * arena: {upper}_ARENA_BYTES of memory, aligned to 4 bytes; nothing in it has to last between calls.
  * Returns 0, or -1 if a pointer is NULL or the arena is not aligned.
  */
@@ -321,6 +297,23 @@ def _pixel_note(first: Quantized) -> str:
 def _low(step: Layer | Rescale | Add) -> int:
     """The smallest byte of the result."""
     return zero_of(step.out) if step.relu and step.out is not None else 0
+
+
+def _sliding(step: Layer | Pool, read: Image, made: Image) -> dict[str, int]:
+    """The fields that layers and pools share: both images, and how a window slides over the first."""
+    return {
+        "height": read[1],
+        "width": read[2],
+        "channels": read[0],
+        "out_height": made[1],
+        "out_width": made[2],
+        "kernel_height": step.kernel[0],
+        "kernel_width": step.kernel[1],
+        "stride_y": step.stride[0],
+        "stride_x": step.stride[1],
+        "top": step.padding[0],
+        "left": step.padding[1],
+    }
 
 
 def _tail(step: Rescale | Add) -> list[str]:
