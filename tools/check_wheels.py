@@ -52,11 +52,11 @@ import glob, json, os, platform, subprocess
 found = {}
 if os.path.exists("/etc/os-release"):
     found["system"] = platform.freedesktop_os_release()["PRETTY_NAME"]
-if musl := glob.glob("/lib/ld-musl-*"):
-    usage = subprocess.run(musl, stderr=subprocess.PIPE, text=True).stderr
-    found["libc"] = "musl " + usage.partition("Version ")[2].split()[0]
-else:
+try:
     found["libc"] = os.confstr("CS_GNU_LIBC_VERSION")
+except (OSError, ValueError):
+    usage = subprocess.run(glob.glob("/lib/ld-musl-*"), stderr=subprocess.PIPE, text=True).stderr
+    found["libc"] = "musl " + usage.partition("Version ")[2].split()[0]
 print(json.dumps(found | {"python": platform.python_version(), "processor": platform.machine()}))
 """
 

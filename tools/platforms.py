@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from signwise.reproduce.tables import Table
@@ -30,19 +31,20 @@ def wheels(recorded: Path) -> str:
         (
             NAMES[row["platform"]],
             f"`{row['tags'][0]}`",
-            f"{row['bytes'] / 1e6:.1f} MB",
             _native_tests(row["kernel_test"]),
             "; ".join(map(_system, row["installed"])) or _loaded(row),
-            "; ".join(use["tests"] for use in row["installed"] if "tests" in use) or "no",
+            "; ".join(_tests(use["tests"]) for use in row["installed"] if "tests" in use) or "no",
+            f"{row['bytes'] / 1e6:.1f} MB",
         )
         for row in record["wheels"]
     )
-    headings = ("platform", "tag", "size", "native tests", "installed by pip and used", "Python tests of the runtime")
+    headings = ("platform", "tag", "native tests", "installed by pip and used", "Python tests of the runtime", "size")
     text = (
-        Table(headings=headings, rows=rows, words=2).markdown()
+        Table(headings=headings, rows=rows, words=5).markdown()
         + f"\n\nBuilt and tried {record['date'][:10]} with zig {record['versions'].get('ziglang', '?')} by "
         "`make wheels`: [the record](../results/wheels.json). The native tests (`kernel_test`) compare random programs "
-        "with plain loops on each instruction set in the table. auditwheel confirms the tags of the Linux wheels."
+        "with plain loops on each instruction set in the table. The Python tests are those of `tests/runtime`, slow "
+        "ones aside. auditwheel confirms the tags of the Linux wheels."
     )
     if files := [row["macho"] for row in record["wheels"] if "macho" in row]:
         oldest = ", ".join(f"{file['oldest_system']} for {file['processor']}" for file in files)
@@ -59,6 +61,11 @@ def _native_tests(test: JsonObject | None) -> str:
     if test is None:
         return "**untested**"
     return ", ".join(test["isas"]) + (f", in {test['emulator']}" if "emulator" in test else "")
+
+
+def _tests(summary: str) -> str:
+    """The last line of pytest without the tests that were left out and the seconds."""
+    return ", ".join(re.findall(r"\d+ (?:passed|skipped|failed)", summary))
 
 
 def _loaded(row: JsonObject) -> str:

@@ -21,6 +21,7 @@ _DESCRIPTIONS = {
     "state": "Six panels that show how the weights of one layer become binary",
     "accuracy": "Test accuracy over the whole training and over its last epochs",
     "methods": "One row per method: its error in both settings, with the spread over the seeds",
+    "methods-resnet20": "One row per method: its error after an epoch from a float network, and the published error",
     "bits": "Errors with 32 bits and with 1 bit, the paper's hollow and ours filled",
 }
 
@@ -35,6 +36,7 @@ def blocks(results: Path) -> dict[str, str]:
         "methods-figure": _image("methods", results),
         "t-alpha": alpha_markdown(results),
         "methods-resnet20": resnet_markdown(results),
+        "methods-resnet20-figure": _image("methods-resnet20", results),
     }
     more = {"ablation": ablation_markdown(results), "gpu-hours": gpu_hours(), "training-speed": training_speed(results)}
     return shown | images | methods | more

@@ -3,7 +3,7 @@
 #
 #   build/systems/manylinux-x86_64    Debian 11, with glibc 2.31, the oldest that Debian's servers have
 #   build/systems/manylinux-aarch64   Debian 12 for 64-bit ARM; qemu runs its programs
-#   build/systems/musllinux-x86_64    the C library musl and Python, nothing else
+#   build/systems/musllinux-x86_64    the C library musl, of Debian 13, and Python, nothing else
 #   build/systems/musllinux-aarch64   the same for 64-bit ARM
 #
 # Debian's Python is too old in Debian 11, and there is none for musl: both get CPython from Debian's sources, compiled
@@ -24,12 +24,13 @@ fi
 mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
 update-binfmts --enable qemu-aarch64
 
-# from_debian COMMAND...: apt-get with lists of its own, of Debian 12 for both processors, sources included.
+# from_debian COMMAND...: apt-get with lists of its own for both processors: Debian 12 with its sources, and Debian 13,
+# whose musl is new enough for numpy.
 from_debian() {
     local options=(-qq -o "Dir::Etc::sourcelist=$work/debian.list" -o Dir::Etc::sourceparts=-
         -o "Dir::State::lists=$work/lists" -o APT::Architectures::=amd64 -o APT::Architectures::=arm64)
     if [[ ! -e "$work/debian.list" ]]; then
-        printf '%s http://deb.debian.org/debian bookworm main\n' deb deb-src > "$work/debian.list"
+        printf '%s http://deb.debian.org/debian %s main\n' deb bookworm deb-src bookworm deb trixie > "$work/debian.list"
         apt-get "${options[@]}" update
     fi
     (cd "$work" && apt-get "${options[@]}" "$@")
@@ -66,11 +67,11 @@ python_for() (
     rm -rf "$build/python"
     unpacked python3.11 "$build/python"
     cd "$build/python"
-    sed -i '/self.add_multiarch_paths()/d' setup.py  # the headers and libraries of this machine
+    sed -i -E 's/self\.add_(multiarch|cross_compiling)_paths\(\)/pass/' setup.py  # the headers of this machine
+    sed -i 's/case "$build_os" in/case "$host_os" in/' configure  # modules for musl have another ending
     ./configure --host="$host" --build="$(uname -m)-pc-linux-gnu" --prefix=/usr --with-build-python=/usr/bin/python3.11 \
         --with-ensurepip=no --without-static-libpython --disable-test-modules \
-        ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no \
-        ac_cv_func_preadv2=no ac_cv_func_pwritev2=no  # zig's musl has them, Debian's is older
+        ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no
     make -j2
     make install DESTDIR="$2"
     # A module that fails to compile does not fail the build.
@@ -104,6 +105,7 @@ debian_12_arm() {
 musl() {
     from_debian download "musl:$2"
     dpkg-deb --extract "$work"/musl_*_"$2".deb "$3"
+    ln -s usr/lib "$3/lib"
     mkdir -p "$3"/{dev,proc,tmp}
     mknod -m 666 "$3/dev/null" c 1 3
     python_for "$1-linux-musl" "$3"

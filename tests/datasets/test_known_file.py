@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,3 +79,14 @@ def test_a_list_in_another_form_is_refused(tmp_path: Path, line: str) -> None:
 def test_a_file_that_never_ends_is_read_to_one_byte_after_its_size() -> None:
     with pytest.raises(DataError, match="found more than 3 bytes; expected 3 bytes"):
         ABC.read(Path("/dev/zero"))
+
+
+def test_a_python_without_bz2_refuses_only_files_that_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(bz2.compress(b"abc"))
+    assert ABC.read(path, compressed=True) == b"abc"
+    monkeypatch.setitem(sys.modules, "bz2", None)
+    with pytest.raises(DataError, match=r"a\.bin cannot be decompressed \(.*bz2.*\)"):
+        ABC.read(path, compressed=True)
+    path.write_bytes(gzip.compress(b"abc"))
+    assert ABC.read(path, compressed=True) == b"abc"

@@ -72,7 +72,7 @@ for _ in range(6):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, "the child did not answer"
 stop = True
-print("answered")
+print("answered", flush=True)
 os._exit(0)
 """
 

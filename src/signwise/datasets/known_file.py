@@ -7,7 +7,6 @@ checked against it instead of the publisher's hashes, and may hold any number of
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import hashlib
 import lzma
@@ -19,7 +18,7 @@ from typing import IO, cast
 from signwise.errors import DataError
 
 SUMS = "SHA256SUMS"
-DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, ImportError)  # the last: without bz2
 _CHUNK = 1 << 20
 _MOST_OF_ONES_OWN = 16  # a compressed file of the user's own may hold this many times the published bytes
 
@@ -101,7 +100,11 @@ def decompressed(file: IO[bytes]) -> IO[bytes]:
         return cast(IO[bytes], gzip.GzipFile(fileobj=file))
     if magic == b"\xfd7zXZ\0":
         return cast(IO[bytes], lzma.LZMAFile(file))
-    return cast(IO[bytes], bz2.BZ2File(file)) if magic.startswith(b"BZh") else file
+    if magic.startswith(b"BZh"):
+        import bz2  # some Pythons are compiled without it, and few people need it
+
+        return cast(IO[bytes], bz2.BZ2File(file))
+    return file
 
 
 def read_at_most(stream: IO[bytes], most: int | None) -> bytes:
