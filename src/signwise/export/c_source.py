@@ -21,18 +21,8 @@ import numpy.typing as npt
 from signwise import __version__
 from signwise.errors import SignwiseError
 from signwise.program.integers.program import IntegerProgram
-from signwise.program.integers.steps import (
-    Add,
-    Image,
-    Join,
-    Layer,
-    Mean,
-    Pool,
-    Rescale,
-    Step,
-    high_of,
-    zero_of,
-)
+from signwise.program.integers.steps import Add, Join, Layer, Mean, Pool, Rescale, Step, high_of, zero_of
+from signwise.program.integers.windows import Image
 from signwise.program.operations import Quantized
 
 KERNELS = ("signwise_kernels.h", "signwise_kernels.c")

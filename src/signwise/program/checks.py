@@ -48,6 +48,23 @@ class Input:
         ops.check_choice("input type", self.type, ("float32", "int32"))
 
 
+class Expense:
+    """What one example of a program takes, added up step by step and refused where it exceeds the limits."""
+
+    def __init__(self) -> None:
+        self._activations = 0
+        self._work = 0
+
+    def add(self, activations: int, work: int = 0) -> None:
+        """Count numbers of values, and additions or multiplications."""
+        self._activations += activations
+        self._work += work
+        if self._activations > LARGEST_ACTIVATIONS:
+            raise FormatError(f"values exceed the limit of {LARGEST_ACTIVATIONS} numbers per example")
+        if self._work > LARGEST_WORK:
+            raise FormatError(f"exceeds the limit of {LARGEST_WORK} additions or multiplications per example")
+
+
 def check_ends(inputs: Sequence[Input], outputs: Sequence[int], operations: Sequence[ops.Operation]) -> None:
     """A program has inputs and outputs, no more than readers allow, and the outputs are values."""
     for what, listed in (("inputs", inputs), ("outputs", outputs)):
@@ -75,9 +92,9 @@ def infer_shapes(inputs: Sequence[Input], operations: Sequence[ops.Operation]) -
         raise FormatError(f"a program may have {LARGEST_OPERATIONS} operations, got {len(operations)}")
     shapes: list[Shape] = [given.shape for given in inputs]
     types: list[ValueType] = [given.type for given in inputs]
-    activations, work, taps = sum(map(math.prod, shapes)), 0, 0
-    if activations > LARGEST_ACTIVATIONS:
-        raise FormatError(f"the inputs exceed the limit of {LARGEST_ACTIVATIONS} numbers per example")
+    taps = 0
+    expense = Expense()
+    expense.add(sum(map(math.prod, shapes)))
     for index, operation in enumerate(operations):
         where = f"operation {index} ({operation.kind})"
         for value in operation.inputs:
@@ -87,19 +104,14 @@ def infer_shapes(inputs: Sequence[Input], operations: Sequence[ops.Operation]) -
         try:
             types.append(operation.output_type([types[value] for value in operation.inputs]))
             shape = operation.output_shape(read)
+            if len(shape) > ops.LARGEST_RANK:
+                raise FormatError(f"a result of shape {list(shape)}, the limit is {ops.LARGEST_RANK} dimensions")
+            expense.add(math.prod(shape) + operation.padded_size(read), operation.work(read, shape))
+            taps += math.prod(operation.kernel) if isinstance(operation, ops.Conv | ops.ConvTranspose) else 0
+            if taps > LARGEST_TAPS:
+                raise FormatError(f"the kernels of all convolutions exceed the limit of {LARGEST_TAPS} positions")
         except FormatError as error:
             raise FormatError(f"{where}: {error}") from None
-        if len(shape) > ops.LARGEST_RANK:
-            raise FormatError(f"{where}: a result of shape {list(shape)}, the limit is {ops.LARGEST_RANK} dimensions")
-        activations += math.prod(shape) + operation.padded_size(read)
-        work += operation.work(read, shape)
-        if activations > LARGEST_ACTIVATIONS:
-            raise FormatError(f"{where}: values exceed the limit of {LARGEST_ACTIVATIONS} numbers per example")
-        if work > LARGEST_WORK:
-            raise FormatError(f"{where}: exceeds the limit of {LARGEST_WORK} additions or multiplications per example")
-        taps += math.prod(operation.kernel) if isinstance(operation, ops.Conv | ops.ConvTranspose) else 0
-        if taps > LARGEST_TAPS:
-            raise FormatError(f"{where}: the kernels of all convolutions exceed the limit of {LARGEST_TAPS} positions")
         shapes.append(shape)
     return tuple(shapes)
 

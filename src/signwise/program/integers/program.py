@@ -22,8 +22,9 @@ import numpy.typing as npt
 from signwise.errors import FormatError, SignwiseError
 from signwise.program import file
 from signwise.program.arrays import as_inputs
-from signwise.program.checks import LARGEST_ACTIVATIONS, LARGEST_OPERATIONS, LARGEST_WORK, Input
-from signwise.program.integers.steps import KINDS, LARGEST_SIDE, Image, Layer, Step, high_of, zero_of
+from signwise.program.checks import LARGEST_OPERATIONS, Expense, Input
+from signwise.program.integers.steps import KINDS, LARGEST_SIDE, Layer, Step, high_of, zero_of
+from signwise.program.integers.windows import Image
 from signwise.program.measures import BATCH, Row, error_rate
 from signwise.program.operations import Quantized, Shape, check_integer
 from signwise.program.operations.base import check_scale
@@ -98,7 +99,8 @@ class IntegerProgram:
         """The shape of every value as the steps see it, ``(channels, height, width)``, the input's first."""
         first = self.input_shape
         images: list[Image] = [(first[0], first[1], first[2]) if len(first) == 3 else (first[0], 1, 1)]
-        activations, work = math.prod(images[0]), 0
+        expense = Expense()
+        expense.add(math.prod(images[0]))
         for number, step in enumerate(self.steps, start=1):
             try:
                 read = self._read_by(step, images)
@@ -109,12 +111,7 @@ class IntegerProgram:
                 step.check_numbers(read, [self._type(value) for value in step.inputs])
                 for size in made:
                     check_integer("a size of the result", size, 1, LARGEST_SIDE)
-                activations += math.prod(made) + step.padded_size(read)
-                work += step.work(read, made)
-                if activations > LARGEST_ACTIVATIONS:
-                    raise FormatError(f"values exceed the limit of {LARGEST_ACTIVATIONS} numbers per example")
-                if work > LARGEST_WORK:
-                    raise FormatError(f"exceeds the limit of {LARGEST_WORK} additions or multiplications per example")
+                expense.add(math.prod(made) + step.padded_size(read), step.work(read, made))
             except FormatError as error:
                 raise FormatError(f"step {number} ({step.kind}): {error}") from None
             images.append(made)

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from signwise.errors import FormatError
 from signwise.program.arrays import read_only
+from signwise.program.integers.windows import Image, Integers, Window, blocks, largest
 from signwise.program.operations import Padding, Pair, Quantized, unpack_signs
-from signwise.program.operations.base import check_flag, check_integer, check_integers, window_shape
-
-Integers: TypeAlias = npt.NDArray[np.integer[Any]]
-Image: TypeAlias = tuple[int, int, int]  # channels, height, width
+from signwise.program.operations.base import check_flag, check_integer, check_integers
 
 LARGEST_SHIFT = 30
 LARGEST_SIDE = 2**16 - 1  # channels, height, width, and the kernel of a pool
@@ -33,7 +31,6 @@ LARGEST_WINDOW = 255
 LARGEST_MULTIPLIER = 2**15 - 1
 LARGEST_OFFSET = 2**31 - 1
 LARGEST_INPUTS = 64
-BLOCK = 2**22  # numbers under the windows that numpy multiplies at once
 
 
 def zero_of(kind: Quantized) -> int:
@@ -99,34 +96,6 @@ def scaled(sums: Integers, multipliers: Any, offsets: Any, shift: int) -> Intege
     """
     made: Integers = (sums.astype(np.int64) * multipliers + offsets) >> shift
     return made
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """How a window slides over an image."""
-
-    kernel: Pair
-    stride: Pair
-    padding: Padding
-    dilation: Pair = (1, 1)
-
-    def output_size(self, read: Image) -> Pair:
-        return window_shape(read, self.kernel, self.stride, self.padding, self.dilation)
-
-    def padded_size(self, read: Image) -> int:
-        channels, height, width = read
-        top, left, bottom, right = self.padding
-        return channels * (height + top + bottom) * (width + left + right) if any(self.padding) else 0
-
-    def seen(self, images: Integers, fill: int) -> Integers:
-        """A view of ``(batch, height, width, channels)`` as ``(batch, rows, columns, kh, kw, channels)``."""
-        top, left, bottom, right = self.padding
-        padded = np.pad(images, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
-        extent = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
-        seen = np.lib.stride_tricks.sliding_window_view(padded, extent, (1, 2))
-        seen = seen[:, :: self.stride[0], :: self.stride[1], :, :: self.dilation[0], :: self.dilation[1]]
-        windows: Integers = seen.transpose(0, 1, 2, 4, 5, 3)
-        return windows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -278,7 +247,7 @@ class Layer(Step):
         exact = np.float32 if reach < 2**24 else np.float64
         matrices = weight.transpose(0, 2, 1).astype(exact)  # (groups, terms, filters of a group)
         sums = np.empty((batch, rows, columns, self.filters), exact)
-        for part in _blocks(rows, columns, batch * math.prod(seen.shape[3:])):
+        for part in blocks(rows, columns, batch * math.prod(seen.shape[3:])):
             block = seen[:, part[0], part[1]]
             pixels = block.shape[:3]
             for group, channels in enumerate(np.split(block, self.groups, axis=-1)):
@@ -295,21 +264,6 @@ class Layer(Step):
             total = np.maximum(total, zero_of(self.out))
         apart = Window(kernel=self.pool, stride=self.pool, padding=(0, 0, 0, 0))
         return total if self.pool == (1, 1) else largest(apart.seen(total, 0))
-
-
-def _blocks(rows: int, columns: int, numbers: int) -> Iterator[tuple[slice, slice]]:
-    """Parts of a result whose windows take about ``BLOCK`` numbers, with so many under the window of one pixel."""
-    width = min(columns, max(1, BLOCK // numbers))
-    height = max(1, BLOCK // (numbers * width)) if width == columns else 1
-    for row in range(0, rows, height):
-        for column in range(0, columns, width):
-            yield slice(row, row + height), slice(column, column + width)
-
-
-def largest(windows: Integers) -> Integers:
-    """The largest number of each window."""
-    found: Integers = windows.max(axis=(3, 4))
-    return found
 
 
 def check_fixed(multipliers: npt.NDArray[Any], offsets: npt.NDArray[Any], count: int) -> None:
