@@ -32,6 +32,7 @@ from signwise.reproduce.method_comparison import (
     record_path,
     render_methods,
     resnet_entries,
+    resnet_ranking,
     resnet_table,
 )
 from signwise.training import Options, train
@@ -149,6 +150,8 @@ def test_the_table_of_resnet20_has_published_errors_beside_ours(tmp_path: Path) 
         ("BWN", "15.00", "1.00", "1", "10.1 (100, MetaQuant)"),
         ("LAB", "20.00", "1.00", "1", "–"),
     )
+    assert [list(row.errors.values()) for row in resnet_ranking(tmp_path)] == [[[15.0], [10.1]], [[20.0], []]]
+    assert str(PUBLISHED_RESNET20["parq"]) == "9.52 ± 0.26 (200, PARQ)"
     assert PUBLISHED_RESNET20.keys() <= methods.METHODS.keys()
 
 

@@ -68,6 +68,13 @@ def test_a_run_that_starts_from_a_float_network_says_so(made_up: MadeUp) -> None
     assert [row["Start"] for row in rows] == ["scratch", "float network", "float network, its teacher too"]
 
 
+def test_a_row_names_the_settings_that_were_changed_and_have_no_column(made_up: MadeUp) -> None:
+    recipe = get_recipe("lenet5-mnist").changed(epochs=10, warmup_epochs=0.5, t_alpha=0.5)
+    changed = recipe.changed(batch_norm_momentum=0.01, initialization="glorot", seed=3)
+    rows = _rows(tables.short([made_up(recipe), made_up(changed)]))
+    assert [row["Changed settings"] for row in rows] == ["", "initialization glorot, batch norm momentum 0.01"]
+
+
 def test_each_t_alpha_has_its_own_row(made_up: MadeUp) -> None:
     vgg = get_recipe("vgg_small-cifar10")
     records = [made_up(vgg.changed(t_alpha=t_alpha), best=5 + t_alpha) for t_alpha in (0.0, 0.7)]

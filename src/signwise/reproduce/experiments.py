@@ -46,6 +46,25 @@ class PaperError:
     table: int
 
 
+@dataclass(frozen=True)
+class PublishedError:
+    """An error that others report.
+
+    Args:
+        error: in percent.
+        about: the number of epochs and the source.
+        spread: over their seeds, ``None`` if they give none.
+    """
+
+    error: float
+    about: str
+    spread: float | None = None
+
+    def __str__(self) -> str:
+        spread = "" if self.spread is None else f" ± {self.spread}"
+        return f"{self.error}{spread} ({self.about})"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReportedError:
     """An error in the paper's comparison tables.
@@ -142,17 +161,17 @@ PAPER_COMPARISON: tuple[ReportedError, ...] = (
 )
 """Tables 3 and 4: errors that others report, as quoted by the paper."""
 
-PUBLISHED_RESNET20: dict[str, str] = {
-    "bwn": "10.1 (100, MetaQuant)",
-    "mean_sign": "10.2 (100, MetaQuant)",
-    "ir_net": "9.2 (400, its authors' repository)",
-    "prox_quant": "9.3 (quoted by the paper)",
-    "parq": "9.52 ± 0.26 (200, PARQ)",
-    "binary_relax": "10.02 ± 0.13 (200, PARQ)",
-    "straight_through": "10.44 ± 0.18 (200, PARQ, with a mean scale)",
-    "reste": "8.68 (1000, its authors' repository)",
+PUBLISHED_RESNET20: dict[str, PublishedError] = {
+    "bwn": PublishedError(10.1, "100, MetaQuant"),
+    "mean_sign": PublishedError(10.2, "100, MetaQuant"),
+    "ir_net": PublishedError(9.2, "400, its authors' repository"),
+    "prox_quant": PublishedError(9.3, "quoted by the paper"),
+    "parq": PublishedError(9.52, "200, PARQ", spread=0.26),
+    "binary_relax": PublishedError(10.02, "200, PARQ", spread=0.13),
+    "straight_through": PublishedError(10.44, "200, PARQ, with a mean scale", spread=0.18),
+    "reste": PublishedError(8.68, "1000, its authors' repository"),
 }
-"""Published errors on CIFAR-10 with binary weights and float activations, in percent, with epochs and source.
+"""What others report for ResNet-20 on CIFAR-10 with binary weights and float activations.
 
 MetaQuant starts from a trained float network and uses Adam; its numbers are means of the last ten epochs.
 """

@@ -15,6 +15,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -333,18 +334,23 @@ def _last_and_seeds(runs: Sequence[dict[str, Any]] | None) -> tuple[str, str]:
     return _errors(runs), str(len(runs or ()))
 
 
+def _on_resnet(records: Path) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The methods that were run on ResNet-20 with their runs, in the order of the error."""
+    found = [(label, runs) for (group, label), runs in measured(records).items() if group == RESNET]
+    return sorted(found, key=lambda each: statistics.fmean(run["last_error"] for run in each[1]))
+
+
 def resnet_table(records: Path) -> Table:
     """What each method makes of the same float ResNet-20, in the order of its error, beside published errors."""
-    found = {label: runs for (group, label), runs in measured(records).items() if group == RESNET}
     rows = tuple(
         (
             _title(label),
-            _errors(found[label]),
-            _errors(found[label], "start_error"),
-            str(len(found[label])),
-            PUBLISHED_RESNET20.get(label, ABSENT),
+            _errors(runs),
+            _errors(runs, "start_error"),
+            str(len(runs)),
+            str(PUBLISHED_RESNET20.get(label, ABSENT)),
         )
-        for label in sorted(found, key=lambda label: statistics.fmean(run["last_error"] for run in found[label]))
+        for label, runs in _on_resnet(records)
     )
     headings = ("Method", "Last, %", "Float network before, %", "Seeds", "Published, % (epochs, source)")
     return Table(headings=headings, rows=rows, words=1)
@@ -396,7 +402,7 @@ def _markdown(records: Path, table: Table, setting: str) -> str:
 
 
 def render_methods(records: Path, out: Path) -> list[Path]:
-    """Write the tables and the figure of the comparison; nothing without a record.
+    """Write the tables and figures of the comparison; nothing without a record.
 
     Returns:
         The files, whether they changed or not.
@@ -412,17 +418,17 @@ def render_methods(records: Path, out: Path) -> list[Path]:
             write_if_changed(out / f"{name}.md", text + "\n")
             write_if_changed(out / f"{name}.csv", table.csv())
             files += [out / f"{name}.md", out / f"{name}.csv"]
-    rows = ranking(records)
-    if rows:
-        figure = out / "methods.png"
-        contents = b"".join(path.read_bytes() for path in sorted(records.glob("methods-*.json")))
-        draw_if_changed(figure, hashlib.sha256(contents).hexdigest(), lambda: ranking_figure(rows))
-        files.append(figure)
+    contents = b"".join(path.read_bytes() for path in sorted(records.glob("methods-*.json")))
+    for name, rows in (("methods", ranking(records)), ("methods-resnet20", resnet_ranking(records))):
+        if rows:
+            figure = out / f"{name}.png"
+            draw_if_changed(figure, hashlib.sha256(contents).hexdigest(), partial(ranking_figure, rows))
+            files.append(figure)
     return files
 
 
 def ranking(records: Path) -> list[Ranked]:
-    """The rows of the figure: every method with the errors of its seeds, in the order of the table."""
+    """The rows of the figure for LeNet5: every method with the errors of its seeds, in the order of the table."""
     found = measured(records)
     by_title = {_title(label): label for group, label in found if group in (COMMON, AUTHORS)}
     return [
@@ -435,4 +441,20 @@ def ranking(records: Path) -> list[Ranked]:
             is_full_precision=by_title[title] == FULL_PRECISION,
         )
         for title, *_ in methods_table(records).rows
+    ]
+
+
+def resnet_ranking(records: Path) -> list[Ranked]:
+    """The rows of the figure for ResNet-20: every method with the errors of its seeds, beside the published error."""
+    ours = f"from a float network, {counted(RESNET_EPOCHS, 'epoch')}"
+    return [
+        Ranked(
+            label=_title(label),
+            errors={
+                ours: [run["last_error"] for run in runs],
+                "published": [PUBLISHED_RESNET20[label].error] if label in PUBLISHED_RESNET20 else [],
+            },
+            is_full_precision=label == FULL_PRECISION,
+        )
+        for label, runs in _on_resnet(records)
     ]

@@ -19,6 +19,7 @@ from signwise.reproduce.experiments import (
     PAPER_T_ALPHA,
     RESULTS_TABLE,
     T_ALPHA_TABLE,
+    differences,
     gpu_cost,
     is_full,
     paper_error,
@@ -235,6 +236,13 @@ def _start(recipe: Recipe) -> str:
     return "float network, its teacher too" if recipe.distill else "float network"
 
 
+def _changed(recipe: Recipe) -> str:
+    """The settings that differ from the recipe's own and have no column."""
+    columns = ("epochs", "warmup_epochs", "method", "t_alpha", "init_from", "distill")
+    named = [(name, value) for name, value in differences(recipe).items() if name not in columns]
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in named) or ABSENT
+
+
 def short(records: Iterable[Record]) -> Table:
     """Runs on all of the data that are not the paper's experiments: fewer epochs, or another method."""
     chosen = [record for record in records if not is_full(record.recipe) and record.recipe.train_samples is None]
@@ -243,6 +251,7 @@ def short(records: Iterable[Record]) -> Table:
             recipe_title(recipe),
             _method(recipe),
             _start(recipe),
+            _changed(recipe),
             str(recipe.bits),
             _t_alpha(recipe),
             str(recipe.epochs),
@@ -254,8 +263,8 @@ def short(records: Iterable[Record]) -> Table:
         )
         for recipe, runs in by_recipe(chosen).items()
     ]
-    headings = ("Experiment", "Method", "Start", "Bits", "T_α", "Epochs", "Best, %", "Last, %", "Last, relaxed, %")
-    return Table(headings=(*headings, "Seeds", "Time"), rows=tuple(rows), words=3)
+    headings = ("Experiment", "Method", "Start", "Changed settings", "Bits", "T_α", "Epochs", "Best, %", "Last, %")
+    return Table(headings=(*headings, "Last, relaxed, %", "Seeds", "Time"), rows=tuple(rows), words=4)
 
 
 def few_steps(records: Iterable[Record]) -> Table:
