@@ -66,6 +66,14 @@ def test_no_train_records_finished_runs_and_trains_nothing(
     assert [path.name for path in Path("elsewhere").iterdir()] == ["lenet5-mnist-1bit-epochs1-batchsize20-0.json"]
     assert (Path("tables") / "table1.md").exists()
 
+    sizes = ["--epochs", "1", "--batch-size", "10"]  # of no experiment: recorded on request alone
+    train = ["train", "lenet5-mnist", *sizes, "--threads", "1", "--no-tensorboard"]
+    assert main([*train, "--data", str(digits), "--out", "runs/other"]) == 0
+    assert main(command) == 0
+    assert len(list(Path("elsewhere").iterdir())) == 1
+    assert main([*command, "--also", "runs/other"]) == 0
+    assert (Path("elsewhere") / "lenet5-mnist-1bit-epochs1-batchsize10-talpha0.5-0.json").exists()
+
 
 def test_a_repository_in_the_current_folder_is_left_alone(tiny: Recipe) -> None:
     for name in ("docs", "results"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from signwise.reproduce.records import Record, record_run
-from signwise.reproduce.render import render
+from signwise.reproduce.render import FIGURES, render
 from signwise.training import get_recipe
 
 
@@ -45,6 +45,18 @@ def test_a_new_record_changes_tables_and_figures_and_nothing_else_does(
     files = render("all", [*lenet5, record_run(small_run)], tmp_path)
     assert tmp_path / "state.png" in files
     assert _contents(tmp_path)["bits.png"] != before["bits.png"]
+
+
+def test_lines_that_differ_in_a_setting_alone_are_told_apart_in_the_figure(made_up: Callable[..., Record]) -> None:
+    short = get_recipe("lenet5-mnist").changed(epochs=10, learning_rate=0.05)
+    tuned = short.changed(init_from="lenet5-mnist-32bit-0")
+    figure = FIGURES["accuracy"]([made_up(each) for each in (short, short.changed(initialization="glorot"), tuned)])
+    assert figure is not None
+    lines = {place.get_title(loc="left")[5:]: place.get_legend_handles_labels()[1] for place in figure.axes[::2]}
+    assert lines == {
+        "LeNet5 on MNIST, 10 epochs": ["1 bit, $T_α$ = 0.9", "1 bit, $T_α$ = 0.9, initialization\nglorot"],
+        "LeNet5 on MNIST, 10 epochs, from a float network": ["1 bit, $T_α$ = 0.9"],
+    }
 
 
 def test_a_target_renders_its_own_parts_alone(made_up: Callable[..., Record], tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ def test_another_method_is_never_taken_for_this_one(made_up: MadeUp) -> None:
     assert (row["Method"], row["T_α"]) == ("BinaryConnect", "")
 
 
+def test_methods_that_blend_the_latent_show_their_t_alpha(made_up: MadeUp) -> None:
+    by_mean = made_up(get_recipe("lenet5-mnist").changed(method="group_transform_mean", t_alpha=0.3))
+    (row,) = _rows(tables.short([by_mean]))
+    assert (row["Method"], row["T_α"]) == ("this method, targets at ±mean", "0.3")
+
+
 def test_a_run_that_starts_from_a_float_network_says_so(made_up: MadeUp) -> None:
     recipe = get_recipe("lenet5-mnist").changed(epochs=10)
     tuned = recipe.changed(init_from="lenet5-mnist-32bit")

@@ -19,6 +19,7 @@ _EXAMPLES = """examples:
   signwise reproduce all --jobs 8 --seeds 3          everything, on eight GPUs, three seeds each
   signwise reproduce ablation                        ablate the choices that the paper does not specify
   signwise reproduce all --no-train                  record finished runs and render, train nothing
+  signwise reproduce all --no-train --also runs/own  with a run of other settings than the experiments'
 
 Tables (Markdown, CSV) and figures go to --out. A finished run leaves a record there, in records/; --records takes the
 records of another folder. Nothing that is recorded is trained again.
@@ -48,6 +49,14 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--bfloat16", action="store_true", help="mixed precision, faster on CPUs that have it and GPUs")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and train nothing")
     parser.add_argument("--no-train", action="store_true", help="record finished runs, render, train nothing")
+    parser.add_argument(
+        "--also",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="record this finished run too, whatever its settings (repeatable)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -72,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.dry_run:
         return 0
     _record_finished(arguments.runs, records)
+    for folder in arguments.also:
+        _record(folder, records)
     _render(target, records, arguments.out)
     if failed:
         print(f"{len(failed)} of the runs failed; the logs are in {arguments.runs}")
@@ -149,7 +160,7 @@ def _train(
     waiting = [entry for entry in planned if entry.needs_training]
     # The relaxed weights are tested often enough for their curve; each test costs as much as the one that counts.
     options = Options(data=arguments.data, bfloat16=arguments.bfloat16, relaxed_every=10)
-    return launch(waiting, places, options=options, finished=lambda done: _record(done, records), say=_say)
+    return launch(waiting, places, options=options, finished=lambda done: _record(done.folder, records), say=_say)
 
 
 def _record_finished(runs: Path, records: Path) -> None:
@@ -160,7 +171,7 @@ def _record_finished(runs: Path, records: Path) -> None:
 
     wanted = [recipe for budget in BUDGETS for recipe in experiments("all", budget)]
     for finished in finished_unrecorded(wanted, read_training_records(records), runs):
-        _record(finished, records)
+        _record(finished.folder, records)
 
 
 def _show(planned: list[PlannedRun], places: int) -> None:
@@ -186,10 +197,10 @@ def _show(planned: list[PlannedRun], places: int) -> None:
         print(f"total: about {duration(left / places)}{at_once}, from one measured step of each")
 
 
-def _record(finished: PlannedRun, records: Path) -> None:
+def _record(folder: Path, records: Path) -> None:
     from signwise.reproduce.records import record_run, write_record
 
-    record = record_run(finished.folder)
+    record = record_run(folder)
     path = write_record(record, records)
     _say(f"{record.name}: best error {record.result.best_error:.2f} %, recorded in {path}")
 

@@ -212,7 +212,7 @@ def _start(config: dict[str, Any]) -> dict[str, str] | None:
     try:
         recipe = Recipe.from_json(read_config(path.parent)["recipe"])
     except SignwiseError:
-        return {"network": path.name, "sha256": sha256}  # a file on its own, of no run
+        return {"network": path.stem, "sha256": sha256}  # a file on its own, of no run
     return {"network": f"{recipe.name}-{recipe.bits}bit", "sha256": sha256}
 
 

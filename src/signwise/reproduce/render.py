@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from signwise.figures.layer_state import layer_state_figure
 from signwise.reproduce import tables
 from signwise.reproduce.experiments import PAPER_RESULTS, TARGETS, experiments, is_full
 from signwise.reproduce.records import Record, by_recipe
-from signwise.reproduce.tables import Table, full_results, method_title, name_title, recipe_title
+from signwise.reproduce.tables import Table, changed_settings, full_results, method_title, name_title, recipe_title
 from signwise.training.evaluate import network_cost
 from signwise.training.recipe import Recipe
 
@@ -140,15 +141,31 @@ def _draw_state(records: Sequence[Record]) -> Figure | None:
 
 
 def _draw_accuracy(records: Sequence[Record]) -> Figure | None:
+    found = by_recipe(record for record in records if record.recipe.train_samples is None)
     curves = []
-    for recipe, runs in by_recipe(record for record in records if record.recipe.train_samples is None).items():
-        label = "32 bit" if recipe.t_alpha is None else f"{recipe.bits} bit, $T_α$ = {recipe.t_alpha:g}"
-        if recipe.method != "group_transform":
-            label = f"1 bit, {method_title(recipe.method)}"
+    for recipe, runs in found.items():
+        # Two lines of a panel may differ in nothing but a setting that labels do not name.
+        alike = [other for other in found if _panel(other) == _panel(recipe) and _line(other) == _line(recipe)]
+        shared = set.intersection(*(set(changed_settings(other)) for other in alike))
+        own = [setting for setting in changed_settings(recipe) if setting not in shared]
+        label = textwrap.fill(", ".join([_line(recipe), *own]), 36)
         errors = [100.0 if error is None else error for error in runs.records[0].curves["error"]]
-        group = f"{recipe_title(recipe)}, {recipe.epochs} epochs"
-        curves.append(AccuracyCurve(group=group, label=label, errors=errors, is_full_precision=recipe.bits == 32))
+        is_full_precision = recipe.bits == 32
+        curves.append(
+            AccuracyCurve(group=_panel(recipe), label=label, errors=errors, is_full_precision=is_full_precision)
+        )
     return accuracy_curves_figure(curves) if curves else None
+
+
+def _panel(recipe: Recipe) -> str:
+    start = "" if recipe.init_from is None else ", from a float network"
+    return f"{recipe_title(recipe)}, {recipe.epochs} epochs{start}"
+
+
+def _line(recipe: Recipe) -> str:
+    if recipe.method != "group_transform":
+        return f"1 bit, {method_title(recipe.method)}"
+    return "32 bit" if recipe.t_alpha is None else f"{recipe.bits} bit, $T_α$ = {recipe.t_alpha:g}"
 
 
 def _draw_bits(records: Sequence[Record]) -> Figure:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from signwise import datasets
+from signwise.methods import METHODS
 from signwise.reproduce.experiments import (
     GPU,
     PAPER_COMPARISON,
@@ -225,8 +226,8 @@ def _method(recipe: Recipe) -> str:
 
 
 def _t_alpha(recipe: Recipe) -> str:
-    # The other methods have no α: whatever their recipe says is not used.
-    unused = recipe.t_alpha is None or recipe.method != "group_transform"
+    # Methods that do not blend the latent with its sign have no α: whatever their recipe says is not used.
+    unused = recipe.t_alpha is None or not METHODS[recipe.method].blends_latent
     return ABSENT if unused else f"{recipe.t_alpha:g}"
 
 
@@ -236,11 +237,17 @@ def _start(recipe: Recipe) -> str:
     return "float network, its teacher too" if recipe.distill else "float network"
 
 
-def _changed(recipe: Recipe) -> str:
-    """The settings that differ from the recipe's own and have no column."""
+def changed_settings(recipe: Recipe) -> list[str]:
+    """The settings that differ from the recipe's own and have no column in :func:`short`, with their values.
+
+    Example:
+        >>> from signwise.training import get_recipe
+        >>> changed_settings(get_recipe("lenet5-mnist").changed(epochs=20, learning_rate=0.05))
+        ['learning rate 0.05']
+    """
     columns = ("epochs", "warmup_epochs", "method", "t_alpha", "init_from", "distill")
     named = [(name, value) for name, value in differences(recipe).items() if name not in columns]
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in named) or ABSENT
+    return [f"{name.replace('_', ' ')} {value}" for name, value in named]
 
 
 def short(records: Iterable[Record]) -> Table:
@@ -251,7 +258,7 @@ def short(records: Iterable[Record]) -> Table:
             recipe_title(recipe),
             _method(recipe),
             _start(recipe),
-            _changed(recipe),
+            ", ".join(changed_settings(recipe)) or ABSENT,
             str(recipe.bits),
             _t_alpha(recipe),
             str(recipe.epochs),
