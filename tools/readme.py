@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from signwise.figures.bars import Bar, Panel
 from signwise.reproduce.records import ABSENT, read_training_records
-from signwise.reproduce.tables import Table, full_results, network_title
+from signwise.reproduce.tables import Table, full_results, network_title, recipe_title
 from tools import inference_records
 from tools.inference_records import JsonObject, against_fastest_peer, engine_times, packed_bytes, read_records
 
@@ -25,7 +25,7 @@ def blocks(results: Path) -> dict[str, str]:
     if not inference:
         return {"picture": MISSING, "figures": MISSING}
     shown = f"![Bytes on disk, milliseconds per image and error: 32 bits against 1]({PICTURE.as_posix()})"
-    return {"picture": shown, "figures": figures(inference, lenet5_errors(results))}
+    return {"picture": shown, "figures": figures(inference, lenet5_errors(results), cifar10_fact(results))}
 
 
 def overview_records(results: Path) -> dict[Path, JsonObject]:
@@ -40,6 +40,18 @@ def lenet5_errors(results: Path) -> dict[int, tuple[float, str]]:
         if name == "lenet5-mnist":
             found[bits] = runs.mean("best_error"), runs.text("best_error")
     return found
+
+
+def cifar10_fact(results: Path) -> list[str]:
+    """A sentence about the shipped network for CIFAR-10, if its training is recorded."""
+    runs = full_results(read_training_records(results)).get(("vgg_fast-cifar10", 1, 0.0))
+    if runs is None:
+        return []
+    millions = runs.records[0].network["binary_weights"] / 1e6
+    return [
+        f"{recipe_title(runs.recipe)}, trained from scratch on one core, {runs.recipe.epochs} epochs, last error: "
+        f"{runs.text('last_error')} % with {millions:.1f} million 1-bit weights. The package includes this network."
+    ]
 
 
 def picture(inference: JsonObject, errors: dict[int, tuple[float, str]]) -> list[Panel]:
@@ -66,7 +78,9 @@ def picture(inference: JsonObject, errors: dict[int, tuple[float, str]]) -> list
     return panels
 
 
-def figures(inference: Mapping[Path, JsonObject], errors: dict[int, tuple[float, str]]) -> str:
+def figures(
+    inference: Mapping[Path, JsonObject], errors: dict[int, tuple[float, str]], more_facts: Sequence[str] = ()
+) -> str:
     """README's numbers: a table of ratios, where they come from, and single facts.
 
     The newest record shows all networks; older records, of other processors, show :data:`NETWORK`.
@@ -83,7 +97,7 @@ def figures(inference: Mapping[Path, JsonObject], errors: dict[int, tuple[float,
             rows.append(_row(f"{network_title(NETWORK)}{where}, AVX2 only", hidden[NETWORK]))
     headings = ("", "file", *(f"{kind}, batch {batch}" for _, kind, batch in _SETTINGS))
     table = Table(headings=headings, rows=tuple(rows), words=1).markdown()
-    facts = [*_error_fact(errors), *_dense_fact(networks), *_memory_fact(networks)]
+    facts = [*_error_fact(errors), *more_facts, *_dense_fact(networks), *_memory_fact(networks)]
     return "\n\n".join([table, _origin(inference), "\n".join(f"- {fact}" for fact in facts)])
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from tools import readme
 
+ROOT = Path(__file__).parents[2]
 ERRORS = {1: (0.53, "0.53"), 32: (0.64, "0.64")}
 
 
@@ -39,6 +41,15 @@ def test_every_cell_of_the_table_is_one_ratio() -> None:
     assert "| ResNet-18, beads | 32 ×" in text and "| ResNet-18, beads, AVX2 only | 32 ×" in text
     assert "abacus, 2030-01-02; named rows: beads, 2030-01-02." in text
     assert "0.53 % with 1 bit, 0.64 % with 32 bits" in text
+
+
+def test_the_shipped_network_for_cifar10_is_a_fact_if_its_training_is_recorded(tmp_path: Path) -> None:
+    assert readme.cifar10_fact(tmp_path) == []
+    record = "vgg_fast-cifar10-1bit-0.json"
+    shutil.copy(ROOT / "results" / record, tmp_path)
+    (fact,) = readme.cifar10_fact(tmp_path)
+    last = json.loads((tmp_path / record).read_text())["result"]["last_error"]
+    assert f"20 epochs, last error: {last:.2f} %" in fact
 
 
 def test_a_ratio_near_1_shows_which_side_is_faster() -> None:
