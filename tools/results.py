@@ -7,7 +7,7 @@ from pathlib import Path
 
 from signwise.reproduce.ablation import ablation_markdown
 from signwise.reproduce.experiments import GPU, experiments, gpu_cost
-from signwise.reproduce.method_comparison import alpha_markdown, methods_markdown, resnet_markdown
+from signwise.reproduce.method_tables import alpha_markdown, methods_markdown, resnet_markdown, zeta_markdown
 from signwise.reproduce.records import read_training_records
 from signwise.reproduce.render import FIGURES, texts
 from signwise.reproduce.tables import Table, name_title
@@ -35,6 +35,7 @@ def blocks(results: Path) -> dict[str, str]:
         "methods": methods_markdown(results),
         "methods-figure": _image("methods", results),
         "t-alpha": alpha_markdown(results),
+        "zeta": zeta_markdown(results),
         "methods-resnet20": resnet_markdown(results),
         "methods-resnet20-figure": _image("methods-resnet20", results),
     }

@@ -206,7 +206,7 @@ def _record(folder: Path, records: Path) -> None:
 
 
 def _render(target: str, records: Path, out: Path) -> None:
-    from signwise.reproduce.method_comparison import render_methods
+    from signwise.reproduce.method_tables import render_methods
     from signwise.reproduce.records import read_training_records
     from signwise.reproduce.render import render
 
