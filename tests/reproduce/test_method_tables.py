@@ -42,17 +42,17 @@ def write(folder: Path, seed: int, errors: dict[tuple[str, str], float]) -> None
             "last_error": errors[entry.group, entry.label],
             "start_error": 1.0,
             "relative_steps": [1e-3, None],
+            "origin": {
+                "date": f"2026-01-0{1 + seed}T00:00:00Z",
+                "processor": f"processor {seed}",
+                "torch": "2",
+                "revision": None,
+            },
         }
         for entry in (*entries(), *resnet_entries())
         if (entry.group, entry.label) in errors
     ]
-    about = {
-        "date": "2026-01-01",
-        "hardware": {"processor": "a processor"},
-        "versions": {"torch": "2"},
-        "revision": None,
-    }
-    record_path(folder, seed).write_text(json.dumps({"runs": runs} | about))
+    record_path(folder, seed).write_text(json.dumps({"runs": runs}))
 
 
 def test_a_run_that_is_in_two_tables_is_in_both(tmp_path: Path) -> None:
@@ -70,6 +70,12 @@ def test_the_table_of_resnet20_has_published_errors_beside_ours(tmp_path: Path) 
     assert [list(row.errors.values()) for row in resnet_ranking(tmp_path)] == [[[15.0], [10.1]], [[20.0], []]]
     assert str(PUBLISHED_RESNET20["parq"]) == "9.52 ± 0.26 (200, PARQ)"
     assert PUBLISHED_RESNET20.keys() <= methods.METHODS.keys()
+
+
+def test_the_note_names_the_processors_and_days_of_the_runs_in_its_table_alone(tmp_path: Path) -> None:
+    for seed, errors in enumerate([{(COMMON, "bwn"): 3.0}, {(AUTHORS, "bwn"): 3.0}, {(ALPHA, "0"): 4.0}]):
+        write(tmp_path, seed, errors)
+    assert "processor 0, processor 1, PyTorch 2, 2026-01-01 to 2026-01-02, revision `–`." in methods_markdown(tmp_path)
 
 
 def test_the_table_ranks_by_the_common_error_and_shows_mean_and_spread(tmp_path: Path) -> None:

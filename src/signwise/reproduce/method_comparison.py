@@ -213,6 +213,12 @@ def _trained(entry: Entry, seed: int, options: Options, records: Path, runs: Pat
         "train_losses": [round(row.train_loss, 5) for row in story.epochs],
         "flipped_signs": [row.flipped_signs for row in story.epochs],
         "relative_steps": [row.relative_step for row in story.epochs],
+        "origin": {
+            "date": provenance.now(),
+            "processor": provenance.processor(),
+            "torch": provenance.versions()["torch"],
+            "revision": provenance.revision(),
+        },
     }
 
 
@@ -254,7 +260,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         runs: list[dict[str, Any]] = document["runs"]
-        return [run | {"last_error": float(run["last_error"]), "name": str(run["name"])} for run in runs]
+        known = {"last_error": float, "name": str, "origin": dict}
+        return [run | {key: kind(run[key]) for key, kind in known.items()} for run in runs]
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path}: not a record of the methods: {error}") from None
 

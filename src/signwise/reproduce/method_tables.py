@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 from collections.abc import Sequence
 from functools import partial
@@ -122,22 +121,22 @@ def resnet_table(records: Path) -> Table:
 
 def methods_markdown(records: Path) -> str:
     """The recorded comparison as a table and a sentence about its setting; a note if there is no record."""
-    return _markdown(records, methods_table(records), _digits())
+    return _markdown(records, methods_table(records), _digits(), COMMON, AUTHORS)
 
 
 def alpha_markdown(records: Path) -> str:
     """The recorded effect of T_α, likewise."""
-    return _markdown(records, alpha_table(records), f"{_digits()}; {_objects()}")
+    return _markdown(records, alpha_table(records), f"{_digits()}; {_objects()}", ALPHA, RESNET_ALPHA)
 
 
 def zeta_markdown(records: Path) -> str:
     """The recorded effect of ζ, likewise."""
-    return _markdown(records, zeta_table(records), _objects())
+    return _markdown(records, zeta_table(records), _objects(), RESNET_ZETA)
 
 
 def resnet_markdown(records: Path) -> str:
     """The recorded comparison on ResNet-20, likewise."""
-    return _markdown(records, resnet_table(records), _objects())
+    return _markdown(records, resnet_table(records), _objects(), RESNET)
 
 
 def _objects() -> str:
@@ -157,15 +156,17 @@ def _digits() -> str:
     )
 
 
-def _markdown(records: Path, table: Table, setting: str) -> str:
-    paths = sorted(records.glob("methods-*.json"))
+def _markdown(records: Path, table: Table, setting: str, *groups: str) -> str:
     if not table.rows:
         return "_Not measured yet._"
-    newest = max((json.loads(path.read_text(encoding="utf-8")) for path in paths), key=lambda found: found["date"])
+    origins = [run["origin"] for (group, _), runs in measured(records).items() if group in groups for run in runs]
+    days = sorted({origin["date"][:10] for origin in origins})
+    processors, versions = (", ".join(sorted({origin[name] for origin in origins})) for name in ("processor", "torch"))
+    revisions = sorted({f"`{(origin['revision'] or ABSENT)[:10]}`" for origin in origins})
     note = (
         f"{setting}, all test images; error of the deployed weights, mean and standard deviation over seeds. "
-        f"{newest['hardware']['processor']}, PyTorch {newest['versions']['torch']}, {newest['date'][:10]}, revision "
-        f"`{(newest['revision'] or ABSENT)[:10]}`."
+        f"{processors}, PyTorch {versions}, {' to '.join(dict.fromkeys((days[0], days[-1])))}, "
+        f"{'revision' if len(revisions) == 1 else 'revisions'} {', '.join(revisions)}."
     )
     return f"{table.markdown()}\n\n{note}"
 
