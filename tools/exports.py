@@ -120,8 +120,8 @@ def targets(recorded: Path) -> str:
     hardware = timed["hardware"]
     return (
         Table(headings=headings, rows=tuple(rows), words=2).markdown()
-        + "\n\nBytes are those of the network's file, or of flash with all code; WebAssembly adds "
-        f"{timed['runtime_bytes']:,} bytes of runtime, which all networks of a page share. Errors on all test images. "
+        + "\n\nBytes are those of the network's file, or of flash with all code; WebAssembly adds [the "
+        "runtime](browser.md#size-and-outputs), which all networks of a page share. Errors on all test images. "
         f"Timed {timed['date'][:10]} with one thread on {hardware['processor']} by `benchmarks/targets.py` "
         "([the record](../results/targets.json)); instructions counted in an emulator by `benchmarks/exports.py` "
         "([the record](../results/exports.json))."
