@@ -74,6 +74,15 @@ def test_a_run_that_starts_from_a_float_network_says_so(made_up: MadeUp) -> None
     assert [row["Start"] for row in rows] == ["scratch", "float network", "float network, its teacher too"]
 
 
+def test_the_summary_has_a_line_per_float_network_that_became_binary(made_up: MadeUp) -> None:
+    recipe = get_recipe("resnet20_fast-cifar10").changed(epochs=16, init_from="resnet20_fast-cifar10-32bit-0")
+    shorter = recipe.changed(train_samples=100)
+    assert tables.summary([made_up(recipe, best=11.0, last=11.5), made_up(shorter)]) == (
+        "- **ResNet-20 on CIFAR-10, 1 bit, mean sign (DoReFa, LSBQ):** best 11.00 % in 16 epochs, 11.50 % after the "
+        "last (1 seed); from a float network; not in the paper."
+    )
+
+
 def test_a_row_names_the_settings_that_were_changed_and_have_no_column(made_up: MadeUp) -> None:
     recipe = get_recipe("lenet5-mnist").changed(epochs=10, warmup_epochs=0.5, t_alpha=0.5)
     changed = recipe.changed(batch_norm_momentum=0.01, initialization="glorot", seed=3)

@@ -26,7 +26,7 @@ from signwise.reproduce.experiments import (
     paper_error,
 )
 from signwise.reproduce.records import ABSENT, Record, Repeated, by_recipe, difference
-from signwise.text import duration
+from signwise.text import counted, duration
 from signwise.training.recipe import Recipe
 
 _Key = tuple[str, int, "float | None"]
@@ -350,21 +350,27 @@ def provenance(records: Iterable[Record]) -> Table:
 
 
 def summary(records: Sequence[Record]) -> str:
-    """One line per experiment that was run in full."""
+    """One line per experiment that was run in full, and per float network that became binary on all images."""
     lines = []
     for (name, bits, t_alpha), runs in full_results(records).items():
         theirs = paper_error(name, bits, t_alpha)
         beside = "not in the paper" if theirs is None else f"paper: {theirs.error:.2f} % (table {theirs.table})"
-        setting = f"{bits} bit"
-        if bits == 1:
-            of_paper = runs.recipe.method == "group_transform"
-            setting += f", T_α {t_alpha:g}" if of_paper else f", {method_title(runs.recipe.method)}"
-        seeds = "1 seed" if runs.seeds == 1 else f"{runs.seeds} seeds"
-        lines.append(
-            f"- **{recipe_title(runs.recipe)}, {setting}:** best {runs.text('best_error')} % in "
-            f"{runs.recipe.epochs} epochs, {runs.text('last_error')} % after the last ({seeds}); {beside}."
-        )
+        lines.append(_summary_line(runs, beside))
+    tuned = (record for record in records if record.recipe.init_from is not None and not record.recipe.train_samples)
+    lines += [_summary_line(runs, "from a float network; not in the paper") for runs in by_recipe(tuned).values()]
     return "\n".join(lines) or "No experiment has been run in full yet."
+
+
+def _summary_line(runs: Repeated, beside: str) -> str:
+    recipe = runs.recipe
+    setting = f"{recipe.bits} bit"
+    if recipe.bits == 1:
+        of_paper = recipe.method == "group_transform"
+        setting += f", T_α {recipe.t_alpha:g}" if of_paper else f", {method_title(recipe.method)}"
+    return (
+        f"- **{recipe_title(recipe)}, {setting}:** best {runs.text('best_error')} % in {recipe.epochs} epochs, "
+        f"{runs.text('last_error')} % after the last ({counted(runs.seeds, 'seed')}); {beside}."
+    )
 
 
 def not_measured(records: Sequence[Record]) -> str:
