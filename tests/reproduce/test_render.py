@@ -55,7 +55,7 @@ def test_lines_that_differ_in_a_setting_alone_are_told_apart_in_the_figure(made_
     lines = {place.get_title(loc="left")[5:]: place.get_legend_handles_labels()[1] for place in figure.axes[::2]}
     assert lines == {
         "LeNet5 on MNIST, 10 epochs": ["1 bit, $T_α$ = 0.9", "1 bit, $T_α$ = 0.9, initialization\nglorot"],
-        "LeNet5 on MNIST, 10 epochs, from a float network": ["1 bit, $T_α$ = 0.9"],
+        "LeNet5 on MNIST, 10 epochs, fine-tuned": ["1 bit, $T_α$ = 0.9"],
     }
 
 

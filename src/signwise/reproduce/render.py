@@ -158,7 +158,7 @@ def _draw_accuracy(records: Sequence[Record]) -> Figure | None:
 
 
 def _panel(recipe: Recipe) -> str:
-    start = "" if recipe.init_from is None else ", from a float network"
+    start = "" if recipe.init_from is None else ", fine-tuned"
     return f"{recipe_title(recipe)}, {recipe.epochs} epochs{start}"
 
 
