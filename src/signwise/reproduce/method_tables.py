@@ -24,18 +24,14 @@ from signwise.reproduce.method_comparison import (
     measured,
     resnet_entries,
 )
-from signwise.reproduce.records import ABSENT
+from signwise.reproduce.records import ABSENT, mean_and_spread
 from signwise.reproduce.render import draw_if_changed, write_if_changed
 from signwise.reproduce.tables import Table, method_title
 from signwise.text import counted
 
 
 def _errors(runs: Sequence[dict[str, Any]] | None, key: str = "last_error") -> str:
-    if runs is None:
-        return ABSENT
-    values = [run[key] for run in runs]
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{spread}"
+    return ABSENT if runs is None else mean_and_spread([run[key] for run in runs])
 
 
 def _title(label: str) -> str:

@@ -259,6 +259,17 @@ def _origin(config: dict[str, Any]) -> dict[str, Any]:
     return origin | {"options": options, "resumed": resumed}
 
 
+def mean_and_spread(values: Sequence[float]) -> str:
+    """The mean with two decimals, and the standard deviation if there are several values.
+
+    Example:
+        >>> mean_and_spread([0.5, 0.6]), mean_and_spread([0.5])
+        ('0.55 ± 0.07', '0.50')
+    """
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{spread}"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Repeated:
     """The runs of one recipe that differ in their seed alone.
@@ -284,8 +295,7 @@ class Repeated:
         values = [getattr(record.result, name) for record in self.records]
         if any(value is None for value in values):
             return ABSENT
-        spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-        return f"{statistics.fmean(values):.2f}{spread}"
+        return mean_and_spread(values)
 
 
 def by_recipe(records: Iterable[Record]) -> dict[Recipe, Repeated]:
