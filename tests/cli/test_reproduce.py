@@ -72,7 +72,10 @@ def test_no_train_records_finished_runs_and_trains_nothing(
     assert main(command) == 0
     assert len(list(Path("elsewhere").iterdir())) == 1
     assert main([*command, "--also", "runs/other"]) == 0
-    assert (Path("elsewhere") / "lenet5-mnist-1bit-epochs1-batchsize10-talpha0.5-0.json").exists()
+    also = Path("elsewhere") / "lenet5-mnist-1bit-epochs1-batchsize10-talpha0.5-0.json"
+    also.unlink()
+    assert main(["reproduce", "ablation", *command[2:], "--also", "runs/other"]) == 0
+    assert also.exists(), "whatever is reproduced"
 
 
 def test_a_repository_in_the_current_folder_is_left_alone(tiny: Recipe) -> None:

@@ -41,7 +41,12 @@ def test_a_record_names_the_network_that_its_run_started_from_and_not_its_folder
     folder = tmp_path / "tuned"
     shutil.copytree(small_run, folder)
     config = json.loads((folder / "config.json").read_text())
-    names = {"best.safetensors": "lenet5-mnist-1bit", "elsewhere/theirs.pt": "theirs"}
+    names = {
+        "best.safetensors": "lenet5-mnist-1bit",
+        "elsewhere/theirs.pt": "theirs",
+        "elsewhere/theirs-0.pt": "theirs",  # the run's own seed
+        "elsewhere/theirs-1.pt": "theirs-1",
+    }
     for path, name in names.items():
         config["recipe"]["init_from"] = str(small_run / path)
         config["pretrained"] = {"path": str(small_run / path), "sha256": "0123"}

@@ -68,6 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
             raise SignwiseError(f"--{name} must be at least 1, got {value}")
     target = _ALIASES.get(arguments.what, arguments.what)
     records: Path = arguments.records or arguments.out / "records"
+    if not arguments.dry_run:
+        for folder in arguments.also:
+            _record(folder, records)
     if target == "ablation":
         return _ablation(arguments, records)
     failed: list[PlannedRun] = []
@@ -81,8 +84,6 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.dry_run:
         return 0
     _record_finished(arguments.runs, records)
-    for folder in arguments.also:
-        _record(folder, records)
     _render(target, records, arguments.out)
     if failed:
         print(f"{len(failed)} of the runs failed; the logs are in {arguments.runs}")

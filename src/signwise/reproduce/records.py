@@ -192,7 +192,7 @@ def record_run(folder: Path) -> Record:
             f"continue it with signwise train {recipe.name} --out {folder} --resume"
         )
     cost = network_cost(recipe)
-    start = _start(config)
+    start = _start(config, recipe)
     return Record(
         recipe=recipe if start is None else dataclasses.replace(recipe, init_from=start["network"]),
         network={"parameters": cost.parameters, "binary_weights": cost.binary_weights, "macs": cost.macs},
@@ -204,16 +204,19 @@ def record_run(folder: Path) -> Record:
     )
 
 
-def _start(config: dict[str, Any]) -> dict[str, str] | None:
-    """The network that a run started from, by recipe and bits instead of by a path of this machine, and its hash."""
+def _start(config: dict[str, Any], recipe: Recipe) -> dict[str, str] | None:
+    """The network that a run started from, by recipe and bits instead of by a path of this machine, and its hash.
+
+    The name is without a seed, so that runs with seeds of their own from networks with the same seeds are one row.
+    """
     if "pretrained" not in config:
         return None
     path, sha256 = Path(config["pretrained"]["path"]), config["pretrained"]["sha256"]
     try:
-        recipe = Recipe.from_json(read_config(path.parent)["recipe"])
-    except SignwiseError:
-        return {"network": path.stem, "sha256": sha256}  # a file on its own, of no run
-    return {"network": f"{recipe.name}-{recipe.bits}bit", "sha256": sha256}
+        network = Recipe.from_json(read_config(path.parent)["recipe"])
+    except SignwiseError:  # a file on its own, of no run
+        return {"network": path.stem.removesuffix(f"-{recipe.seed}"), "sha256": sha256}
+    return {"network": f"{network.name}-{network.bits}bit", "sha256": sha256}
 
 
 def _result(config: dict[str, Any], recipe: Recipe, rows: list[dict[str, Any]]) -> Result:
