@@ -87,6 +87,8 @@ def test_every_method_on_resnet20_starts_from_one_float_network(
     assert {run["start"] for run in document["runs"]} == {name}
     (error,) = {run["start_error"] for run in document["runs"]}
     assert not missing(tmp_path, wanted, 1)
+    longer = [entry for entry in resnet_entries(1, 3, images=128) if entry.label == "bwn"]
+    assert missing(tmp_path, longer, 1) == longer and not measured(tmp_path, longer), "another float network, other runs"
     kept = read_tensors(tmp_path / f"{name}.safetensors")
     assert kept.record["error"] == error and kept.record["epoch"] == 2, "the network is kept beside the records"
     shutil.rmtree(runs)

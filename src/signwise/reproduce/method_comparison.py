@@ -161,9 +161,9 @@ def record_path(records: Path, seed: int) -> Path:
 
 def missing(records: Path, wanted: Sequence[Entry], seed: int) -> list[Entry]:
     """The runs of a seed that have no record yet, each once: T_α = 0.5 is also a method's own setting."""
-    done = {run["name"] for run in _read(record_path(records, seed))}
-    by_name = {_name(entry, seed): entry for entry in reversed(wanted)}
-    return [entry for entry in wanted if (name := _name(entry, seed)) not in done and by_name[name] is entry]
+    done = {_identity(run) for run in _read(record_path(records, seed))}
+    found = {_identity_of(entry, seed): entry for entry in reversed(wanted)}
+    return [entry for entry in wanted if (key := _identity_of(entry, seed)) not in done and found[key] is entry]
 
 
 def measure_methods(
@@ -254,6 +254,15 @@ def _name(entry: Entry, seed: int) -> str:
     return run_name(entry.recipe.changed(seed=seed))
 
 
+def _identity_of(entry: Entry, seed: int) -> tuple[str, str | None]:
+    """The run's name and that of its float network: from another network it is another run."""
+    return _name(entry, seed), None if entry.start is None else run_name(entry.start.changed(seed=seed))
+
+
+def _identity(run: dict[str, Any]) -> tuple[str, str | None]:
+    return run["name"], run.get("start")
+
+
 def _read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
@@ -269,11 +278,12 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def measured(records: Path, wanted: Sequence[Entry] | None = None) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """The recorded runs by group and label, one per seed; without the entries that have none."""
     runs = [run for path in sorted(records.glob("methods-*.json")) for run in _read(path)]
+    endings = {run["name"].rpartition("-")[2] for run in runs}  # a run's name ends in its seed
+    seeds = [int(ending) for ending in endings if ending.isdigit()]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for entry in wanted or (*entries(), *resnet_entries()):
-        # A run's name ends in its seed.
-        stem = _name(entry, 0).removesuffix("0")
-        same = [run for run in runs if run["name"].startswith(stem) and run["name"].removeprefix(stem).isdigit()]
+        repeated = {_identity_of(entry, seed) for seed in seeds}
+        same = [run for run in runs if _identity(run) in repeated]
         if same:
             found[entry.group, entry.label] = same
     return found
