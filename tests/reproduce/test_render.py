@@ -50,13 +50,15 @@ def test_a_new_record_changes_tables_and_figures_and_nothing_else_does(
 def test_lines_that_differ_in_a_setting_alone_are_told_apart_in_the_figure(made_up: Callable[..., Record]) -> None:
     short = get_recipe("lenet5-mnist").changed(epochs=10, learning_rate=0.05)
     tuned = short.changed(init_from="lenet5-mnist-32bit-0")
-    figure = FIGURES["accuracy"]([made_up(each) for each in (short, short.changed(initialization="glorot"), tuned)])
+    by_mean, alone = tuned.changed(method="mean_sign"), get_recipe("tiny_cnn-mnist")
+    recipes = (short, short.changed(initialization="glorot"), tuned, by_mean, alone)
+    figure = FIGURES["accuracy"]([made_up(each) for each in recipes])
     assert figure is not None
     lines = {place.get_title(loc="left")[5:]: place.get_legend_handles_labels()[1] for place in figure.axes[::2]}
     assert lines == {
         "LeNet5 on MNIST, 10 epochs": ["1 bit, $T_α$ = 0.9", "1 bit, $T_α$ = 0.9, initialization\nglorot"],
-        "LeNet5 on MNIST, 10 epochs, fine-tuned": ["1 bit, $T_α$ = 0.9"],
-    }
+        "LeNet5 on MNIST, 10 epochs, fine-tuned": ["1 bit, $T_α$ = 0.9", "1 bit, mean sign (DoReFa, LSBQ)"],
+    }, "a line with nothing to compare it to is left out"
 
 
 def test_a_target_renders_its_own_parts_alone(made_up: Callable[..., Record], tmp_path: Path) -> None:

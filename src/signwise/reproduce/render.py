@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -141,6 +142,7 @@ def _draw_state(records: Sequence[Record]) -> Figure | None:
 
 
 def _draw_accuracy(records: Sequence[Record]) -> Figure | None:
+    """Panels with several lines; those of one line alone if there are no others."""
     found = by_recipe(record for record in records if record.recipe.train_samples is None)
     curves = []
     for recipe, runs in found.items():
@@ -154,7 +156,9 @@ def _draw_accuracy(records: Sequence[Record]) -> Figure | None:
         curves.append(
             AccuracyCurve(group=_panel(recipe), label=label, errors=errors, is_full_precision=is_full_precision)
         )
-    return accuracy_curves_figure(curves) if curves else None
+    lines = Counter(curve.group for curve in curves)
+    compared = [curve for curve in curves if lines[curve.group] > 1]
+    return accuracy_curves_figure(compared or curves) if curves else None
 
 
 def _panel(recipe: Recipe) -> str:
