@@ -10,16 +10,22 @@ median over all turns of the ratio within a turn.
 
 **Speed.** Images per second of whole epochs, tests included, from the CPU time of a step and of a test: in float32 with
 a second test of the relaxed weights after every epoch, then with fewer of these, in bfloat16, and compiled. Only LeNet5
-is compiled: for ResNet-20, ``torch.compile`` takes minutes of one core, more than a short training wins back.
+is compiled: for ResNet-20, ``torch.compile`` takes minutes of one core, more than a short training wins back. Where
+tcmalloc is installed, bfloat16 is measured once more in a process of its own that allocates memory with it.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes.util
+import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +50,12 @@ CASES = (("lenet5-mnist", 1, 150), ("lenet5-mnist", 32, 150), ("resnet20-cifar10
 SPEED_CASES = (("lenet5-mnist", 40), ("resnet20-cifar10", 6), ("vgg_fast-cifar10", 4))  # recipe with 1 bit, turns
 IMAGES = {"mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)}  # of an epoch, and of a test
 TESTED = 500
+BFLOAT16 = "bfloat16, every 10 epochs"
 # What a run can choose, and how many tests of all test images there are per epoch.
 SETTINGS: dict[str, tuple[Options, float]] = {
     "float32, relaxed weights tested every epoch": (Options(), 2.0),
     "float32, every 10 epochs": (Options(), 1.1),
-    "bfloat16, every 10 epochs": (Options(bfloat16=True), 1.1),
+    BFLOAT16: (Options(bfloat16=True), 1.1),
     "bfloat16 and torch.compile, every 10 epochs": (Options(bfloat16=True, compiled=True), 1.1),
 }
 COMPILED = "lenet5-mnist"  # the one recipe whose compilation is measured
@@ -129,14 +136,14 @@ def compare(name: str, bits: int, turns: int) -> dict[str, Any]:
     }
 
 
-def speed(name: str, turns: int) -> dict[str, Any]:
+def speed(name: str, turns: int, settings: Mapping[str, tuple[Options, float]] = SETTINGS) -> dict[str, Any]:
     """Images per second of CPU time, by setting, of epochs with their tests."""
     chosen = get_recipe(name)
     world = World(rank=0, size=1, device=CPU)
     data = standardized_data(random_images(chosen.dataset, max(2 * chosen.batch_size, TESTED)), CPU)
     tested = data.train.first(TESTED)
     steppers = {}
-    settings = {setting: how for setting, how in SETTINGS.items() if name == COMPILED or not how[0].compiled}
+    settings = {setting: how for setting, how in settings.items() if name == COMPILED or not how[0].compiled}
     for setting, (options, _) in settings.items():
         model = build_model(chosen, int(data.train.labels.max()) + 1).train()
         steppers[setting] = Stepper(chosen, options, model, data, world)
@@ -160,12 +167,30 @@ def speed(name: str, turns: int) -> dict[str, Any]:
     return {"recipe": name, "batch_size": chosen.batch_size, "turns": turns, "rows": rows}
 
 
+def speed_with_tcmalloc(name: str, threads: int) -> list[dict[str, Any]]:
+    """The row of bfloat16 in a process with tcmalloc; none where it is not installed."""
+    library = ctypes.util.find_library("tcmalloc_minimal")
+    if library is None:
+        return []
+    command = [sys.executable, __file__, "--bfloat16-of", name, "--threads", str(threads)]
+    done = subprocess.run(
+        command, env=os.environ | {"LD_PRELOAD": library}, stdout=subprocess.PIPE, text=True, check=True
+    )
+    (row,) = json.loads(done.stdout)["rows"]
+    return [row | {"setting": f"bfloat16 and tcmalloc, {BFLOAT16.partition(', ')[2]}"}]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default: 1)")
     parser.add_argument("--out", type=Path, default=Path("results/training.json"), help="where the record goes")
+    parser.add_argument("--bfloat16-of", metavar="RECIPE", help="print the speed of this recipe in bfloat16 alone")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    if arguments.bfloat16_of is not None:
+        name = arguments.bfloat16_of
+        print(json.dumps(speed(name, dict(SPEED_CASES)[name], {BFLOAT16: SETTINGS[BFLOAT16]})))
+        return
     cases = []
     for name, bits, turns in CASES:
         case = compare(name, bits, turns)
@@ -178,6 +203,7 @@ def main() -> None:
     speeds = []
     for name, turns in SPEED_CASES:
         found = speed(name, turns)
+        found["rows"] += speed_with_tcmalloc(name, arguments.threads)
         speeds.append(found)
         for row in found["rows"]:
             print(f"{name} 1 bit, {row['setting']}: {row['images_per_second']:.0f} images per second")

@@ -81,14 +81,16 @@ def test_every_method_on_resnet20_starts_from_one_float_network(
     options = Options(data=synthetic_data("cifar10", train=128, test=20), device="cpu", tensorboard=False)
     runs, said = tmp_path / "runs", list[str]()
     measure_methods(tmp_path, said.append, options=options, seeds=[1], wanted=wanted, runs=runs)
-    name = "resnet20_fast-cifar10-32bit-epochs2-trainsamples128-1"
+    name = "resnet20_fast-cifar10-32bit-epochs2-trainsamples128-0"
     assert [folder.name for folder in runs.iterdir()] == [name]
     document = json.loads(record_path(tmp_path, 1).read_text())
     assert {run["start"] for run in document["runs"]} == {name}
     (error,) = {run["start_error"] for run in document["runs"]}
     assert not missing(tmp_path, wanted, 1)
     longer = [entry for entry in resnet_entries(1, 3, images=128) if entry.label == "bwn"]
-    assert missing(tmp_path, longer, 1) == longer and not measured(tmp_path, longer), "another float network, other runs"
+    assert missing(tmp_path, longer, 1) == longer and not measured(tmp_path, longer), (
+        "another float network, other runs"
+    )
     kept = read_tensors(tmp_path / f"{name}.safetensors")
     assert kept.record["error"] == error and kept.record["epoch"] == 2, "the network is kept beside the records"
     shutil.rmtree(runs)

@@ -2,8 +2,9 @@
 
 No single optimizer is fair to all methods: how far a step of SGD turns the latents differs between them by a factor of
 a thousand. Adam ignores the size of the gradient, so it is the common optimizer; the authors' settings are the second
-column. More runs vary T_α and ζ. ResNet-20 takes too long to train from scratch with every method: there each method
-binarizes the same float network, trained once per seed and kept beside the records. There is one record per seed,
+column. More runs vary T_α and ζ. ResNet-20 takes too long to train from scratch with every method: there all runs
+binarize the same float network, which is kept beside the records, and a seed is an order of the images with their
+augmentation. There is one record per seed,
 ``methods-SEED.json``, which grows run by run, so that an interrupted comparison continues where it was.
 """
 
@@ -27,7 +28,7 @@ from signwise.training.recipes import get_recipe
 from signwise.training.run import Outcome, train
 
 EPOCHS, IMAGES, SEEDS = 2, 20_000, 3
-RESNET_EPOCHS = 1  # of each method, after the float ResNet-20
+RESNET_EPOCHS, START_EPOCHS = 1, 20  # of each method, and of the float ResNet-20 before
 COMMON, AUTHORS, ALPHA, RESNET, RESNET_ALPHA = "common", "authors", "alpha", "resnet20", "resnet20 alpha"
 RESNET_ZETA = "resnet20 zeta"
 FULL_PRECISION = "32 bit"
@@ -91,7 +92,7 @@ class Entry:
             :data:`RESNET_ZETA`.
         label: the method, T_α, or ζ at the start.
         recipe: what to train, with seed 0.
-        start: the float network to start from, with seed 0; ``None`` to start from scratch.
+        start: the float network that all seeds start from; ``None`` to start from scratch.
     """
 
     group: str
@@ -128,7 +129,7 @@ def entries(epochs: int = EPOCHS, images: int = IMAGES) -> tuple[Entry, ...]:
 
 
 def resnet_entries(
-    epochs: int = RESNET_EPOCHS, start_epochs: int | None = None, images: int | None = None
+    epochs: int = RESNET_EPOCHS, start_epochs: int = START_EPOCHS, images: int | None = None
 ) -> tuple[Entry, ...]:
     """The runs of one seed that binarize one float ResNet-20, and train it on with 32 bits.
 
@@ -136,12 +137,12 @@ def resnet_entries(
 
     Args:
         epochs: passes over the training images with each method.
-        start_epochs: passes of the float network before that, its recipe's by default.
+        start_epochs: passes of the float network before that.
         images: training images, ``None`` for all; all test images are used.
     """
     limits = {"train_samples": images, "test_samples": None}
     full = get_recipe("resnet20_fast-cifar10", bits=32).changed(**limits)
-    start = full.changed(epochs=start_epochs or full.epochs)
+    start = full.changed(epochs=start_epochs, warmup_epochs=min(full.warmup_epochs, start_epochs))
     budget = _ADAM | {"epochs": epochs}
     binary = get_recipe("resnet20_fast-cifar10").changed(**limits, **budget, t_alpha=0.5)
     found = [(RESNET, FULL_PRECISION, full.changed(**budget))]
@@ -197,9 +198,8 @@ def _trained(entry: Entry, seed: int, options: Options, records: Path, runs: Pat
     recipe, story = entry.recipe.changed(seed=seed), _Story()
     about: dict[str, Any] = {}
     if entry.start is not None:
-        start = entry.start.changed(seed=seed)
-        network = _float_network(start, options, records, runs)
-        about = {"start": run_name(start), "start_error": read_tensors(network).record["error"]}
+        network = _float_network(entry.start, options, records, runs)
+        about = {"start": run_name(entry.start), "start_error": read_tensors(network).record["error"]}
         recipe = recipe.changed(init_from=str(network))
     progress = _finished(train(recipe, options=options, reporters=[story]))
     return {
@@ -256,7 +256,7 @@ def _name(entry: Entry, seed: int) -> str:
 
 def _identity_of(entry: Entry, seed: int) -> tuple[str, str | None]:
     """The run's name and that of its float network: from another network it is another run."""
-    return _name(entry, seed), None if entry.start is None else run_name(entry.start.changed(seed=seed))
+    return _name(entry, seed), None if entry.start is None else run_name(entry.start)
 
 
 def _identity(run: dict[str, Any]) -> tuple[str, str | None]:

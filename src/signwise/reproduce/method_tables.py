@@ -105,7 +105,7 @@ def resnet_table(records: Path) -> Table:
         (
             _title(label),
             _errors(runs),
-            _errors(runs, "start_error"),
+            f"{runs[0]['start_error']:.2f}",
             str(len(runs)),
             str(PUBLISHED_RESNET20.get(label, ABSENT)),
         )
@@ -139,7 +139,7 @@ def _objects() -> str:
     first = resnet_entries()[0]
     assert first.start is not None
     return (
-        f"ResNet-20 on CIFAR-10, {counted(first.recipe.epochs, 'epoch')} with Adam from one float network per seed, "
+        f"ResNet-20 on CIFAR-10, {counted(first.recipe.epochs, 'epoch')} with Adam from one float network, "
         f"which was trained for {first.start.epochs} epochs"
     )
 
