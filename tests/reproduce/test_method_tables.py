@@ -37,6 +37,7 @@ def write(folder: Path, seed: int, errors: dict[tuple[str, str], float]) -> None
     runs: list[dict[str, Any]] = [
         {
             "name": run_name(entry.recipe.changed(seed=seed)),
+            "start": None if entry.start is None else run_name(entry.start),
             "settings": {"optimizer": entry.recipe.optimizer},
             "best_error": errors[entry.group, entry.label] - 0.5,
             "last_error": errors[entry.group, entry.label],
