@@ -71,7 +71,7 @@ def test_a_run_that_starts_from_a_float_network_says_so(made_up: MadeUp) -> None
     recipe = get_recipe("lenet5-mnist").changed(epochs=10)
     tuned = recipe.changed(init_from="lenet5-mnist-32bit")
     rows = _rows(tables.short([made_up(start) for start in (recipe, tuned, tuned.changed(distill=True))]))
-    assert [row["Start"] for row in rows] == ["scratch", "float network", "float network, its teacher too"]
+    assert [row["Start"] for row in rows] == ["scratch", "float network", "float network that also teaches"]
 
 
 def test_the_summary_has_a_line_per_float_network_that_became_binary(made_up: MadeUp) -> None:
@@ -81,6 +81,7 @@ def test_the_summary_has_a_line_per_float_network_that_became_binary(made_up: Ma
         "- **ResNet-20 on CIFAR-10, 1 bit, mean sign (DoReFa, LSBQ):** best 11.00 % in 16 epochs, 11.50 % after the "
         "last (1 seed); from a float network; not in the paper."
     )
+    assert "from a float network that also teaches; not in" in tables.summary([made_up(recipe.changed(distill=True))])
 
 
 def test_a_row_names_the_settings_that_were_changed_and_have_no_column(made_up: MadeUp) -> None:

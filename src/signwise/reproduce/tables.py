@@ -234,7 +234,7 @@ def _t_alpha(recipe: Recipe) -> str:
 def _start(recipe: Recipe) -> str:
     if recipe.init_from is None:
         return "scratch"
-    return "float network, its teacher too" if recipe.distill else "float network"
+    return "float network that also teaches" if recipe.distill else "float network"
 
 
 def changed_settings(recipe: Recipe) -> list[str]:
@@ -357,7 +357,9 @@ def summary(records: Sequence[Record]) -> str:
         beside = "not in the paper" if theirs is None else f"paper: {theirs.error:.2f} % (table {theirs.table})"
         lines.append(_summary_line(runs, beside))
     tuned = (record for record in records if record.recipe.init_from is not None and not record.recipe.train_samples)
-    lines += [_summary_line(runs, "from a float network; not in the paper") for runs in by_recipe(tuned).values()]
+    lines += [
+        _summary_line(runs, f"from a {_start(recipe)}; not in the paper") for recipe, runs in by_recipe(tuned).items()
+    ]
     return "\n".join(lines) or "No experiment has been run in full yet."
 
 
