@@ -55,7 +55,7 @@ def accuracy_curves_figure(curves: Sequence[AccuracyCurve]) -> Figure:
         _draw_group(axes[index], [curve for curve in curves if curve.group == group], index)
         axes[index, 0].set_title(f"({chr(97 + 2 * index)})  {group}")
         axes[index, 0].set_ylabel("test accuracy, %")
-        axes[index, 0].legend(loc="lower right")
+        axes[index, 0].legend(loc="best")
     return figure
 
 
