@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from signwise.figures.bars import Bar, Panel
-from signwise.reproduce.records import ABSENT, read_training_records
+from signwise.reproduce.experiments import is_fine_tuned
+from signwise.reproduce.records import ABSENT, Repeated, by_recipe, read_training_records
 from signwise.reproduce.tables import Table, full_results, network_title, recipe_title
 from tools import inference_records
 from tools.inference_records import JsonObject, against_fastest_peer, engine_times, packed_bytes, read_records
@@ -25,7 +26,7 @@ def blocks(results: Path) -> dict[str, str]:
     if not inference:
         return {"picture": MISSING, "figures": MISSING}
     shown = f"![Bytes on disk, milliseconds per image and error: 32 bits against 1]({PICTURE.as_posix()})"
-    return {"picture": shown, "figures": figures(inference, lenet5_errors(results), cifar10_fact(results))}
+    return {"picture": shown, "figures": figures(inference, lenet5_errors(results), cifar10_facts(results))}
 
 
 def overview_records(results: Path) -> dict[Path, JsonObject]:
@@ -42,16 +43,30 @@ def lenet5_errors(results: Path) -> dict[int, tuple[float, str]]:
     return found
 
 
-def cifar10_fact(results: Path) -> list[str]:
-    """A sentence about the shipped network for CIFAR-10, if its training is recorded."""
-    runs = full_results(read_training_records(results)).get(("vgg_fast-cifar10", 1, 0.0))
-    if runs is None:
-        return []
+def cifar10_facts(results: Path) -> list[str]:
+    """A sentence about each shipped network for CIFAR-10 whose training is recorded."""
+    records = read_training_records(results)
+    full, facts = full_results(records), []
+    if vgg := full.get(("vgg_fast-cifar10", 1, 0.0)):
+        facts.append(
+            f"{recipe_title(vgg.recipe)}, trained from scratch on one core, {vgg.recipe.epochs} epochs, "
+            f"{_last_error(vgg)}. The package includes this network."
+        )
+    resnet20 = "resnet20_fast-cifar10"
+    tuned = by_recipe(record for record in records if record.recipe.name == resnet20 and is_fine_tuned(record.recipe))
+    if tuned and (before := full.get((resnet20, 32, None))):
+        best = min(tuned.values(), key=lambda runs: runs.mean("last_error"))
+        facts.append(
+            f"{recipe_title(best.recipe)}, trained on one core, {before.recipe.epochs} epochs with 32 bits and "
+            f"{best.recipe.epochs} with 1 bit, {_last_error(best)}, {before.text('last_error')} % with 32 bits. "
+            "The package includes this network."
+        )
+    return facts
+
+
+def _last_error(runs: Repeated) -> str:
     millions = runs.records[0].network["binary_weights"] / 1e6
-    return [
-        f"{recipe_title(runs.recipe)}, trained from scratch on one core, {runs.recipe.epochs} epochs, last error: "
-        f"{runs.text('last_error')} % with {millions:.1f} million 1-bit weights. The package includes this network."
-    ]
+    return f"last error: {runs.text('last_error')} % with {millions:#.2g} million 1-bit weights"
 
 
 def picture(inference: JsonObject, errors: dict[int, tuple[float, str]]) -> list[Panel]:

@@ -15,24 +15,26 @@ import torch
 from signwise import datasets
 from signwise.compiler import compile as compile_model
 from signwise.errors import SignwiseError
-from signwise.reproduce.experiments import is_full
+from signwise.reproduce.experiments import is_fine_tuned, is_full
 from signwise.reproduce.records import Record, read_training_records
 from signwise.reproduce.runs import plan
 from signwise.training.run_folder import load_run
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ("lenet5-mnist", "vgg_fast-cifar10", "tiny_cnn-mnist", "resnet8-cifar10")
+SHIPPED = ("lenet5-mnist", "vgg_fast-cifar10", "tiny_cnn-mnist", "resnet8-cifar10", "resnet20_fast-cifar10")
 """The recipes whose 1-bit networks are shipped."""
 
 
 def best_record(records: Iterable[Record], name: str = SHIPPED[0]) -> Record | None:
-    """The record of a recipe's best 1-bit network that was trained in full, or ``None``."""
-    full = [
+    """The record of a recipe's best 1-bit network that was trained or fine-tuned in full, or ``None``."""
+    complete = [
         record
         for record in records
-        if record.recipe.name == name and record.recipe.bits == 1 and is_full(record.recipe)
+        if record.recipe.name == name
+        and record.recipe.bits == 1
+        and (is_full(record.recipe) or is_fine_tuned(record.recipe))
     ]
-    return min(full, key=lambda record: (record.result.best_error, record.recipe.seed), default=None)
+    return min(complete, key=lambda record: (record.result.best_error, record.recipe.seed), default=None)
 
 
 def ship(run: Path, record: Record, folder: Path, data: Path | None = None) -> Path:

@@ -43,11 +43,11 @@ def test_every_cell_of_the_table_is_one_ratio() -> None:
     assert "0.53 % with 1 bit, 0.64 % with 32 bits" in text
 
 
-def test_the_shipped_network_for_cifar10_is_a_fact_if_its_training_is_recorded(tmp_path: Path) -> None:
-    assert readme.cifar10_fact(tmp_path) == []
+def test_a_shipped_network_for_cifar10_is_a_fact_if_its_training_is_recorded(tmp_path: Path) -> None:
+    assert readme.cifar10_facts(tmp_path) == []
     record = "vgg_fast-cifar10-1bit-0.json"
     shutil.copy(ROOT / "results" / record, tmp_path)
-    (fact,) = readme.cifar10_fact(tmp_path)
+    (fact,) = readme.cifar10_facts(tmp_path)
     last = json.loads((tmp_path / record).read_text())["result"]["last_error"]
     assert f"20 epochs, last error: {last:.2f} %" in fact
 

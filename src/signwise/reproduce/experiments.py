@@ -304,6 +304,17 @@ def is_full(recipe: Recipe) -> bool:
     return recipe.name in RECIPES and not set(differences(recipe)) - {"t_alpha"}
 
 
+def is_fine_tuned(recipe: Recipe) -> bool:
+    """Whether a float network becomes binary on all training images.
+
+    Example:
+        >>> resnet20 = get_recipe("resnet20_fast-cifar10")
+        >>> is_fine_tuned(resnet20), is_fine_tuned(resnet20.changed(init_from="runs/float/last.safetensors"))
+        (False, True)
+    """
+    return recipe.init_from is not None and recipe.bits == 1 and recipe.train_samples is None
+
+
 def total_steps(recipe: Recipe) -> int:
     """The training steps of a run, known before any data is loaded; a partial last batch is left to the next epoch.
 

@@ -22,6 +22,7 @@ from signwise.reproduce.experiments import (
     T_ALPHA_TABLE,
     differences,
     gpu_cost,
+    is_fine_tuned,
     is_full,
     paper_error,
 )
@@ -356,7 +357,7 @@ def summary(records: Sequence[Record]) -> str:
         theirs = paper_error(name, bits, t_alpha)
         beside = "not in the paper" if theirs is None else f"paper: {theirs.error:.2f} % (table {theirs.table})"
         lines.append(_summary_line(runs, beside))
-    tuned = (record for record in records if record.recipe.init_from is not None and not record.recipe.train_samples)
+    tuned = (record for record in records if is_fine_tuned(record.recipe))
     lines += [
         _summary_line(runs, f"from a {_start(recipe)}; not in the paper") for recipe, runs in by_recipe(tuned).items()
     ]
