@@ -25,7 +25,7 @@ from signwise.provenance import write_record
 from tools import cortex_m
 
 ROOT = Path(__file__).parents[1]
-NETWORKS = ("lenet5-mnist-1bit", "tiny_cnn-mnist-1bit", "resnet8-cifar10-1bit")
+NETWORKS = ("lenet5-mnist-1bit", "tiny_cnn-mnist-1bit", "resnet8-cifar10-1bit", "resnet20_fast-cifar10-1bit")
 EXAMPLES = 128
 IMAGES = 2  # per core: the instructions hardly depend on the image
 
