@@ -37,9 +37,11 @@ RUN_ELSEWHERE = {
     "make fuzz": "run beside the tests in .ci/run, for a shorter time",
     ".ci/run": "runs these tests",
     "signwise train vgg_fast-cifar10 --bfloat16 --threads 1 --relaxed-every 100": "CIFAR-10 is not in the package",
-    "signwise train resnet20_fast-cifar10 --init-from results/resnet20_fast-cifar10-32bit-0.safetensors "
-    "--epochs 16 --optimizer adam --lr 0.001 --weight-decay 0 --threads 1 --relaxed-every 100": "likewise",
-    "signwise eval vgg_fast-cifar10-1bit --data DIR": "tests/test_shipped.py, where CIFAR-10 is at hand",
+    "signwise train resnet20_fast-cifar10 --bits 32 --bfloat16 --threads 1 --out runs/float": "likewise",
+    "signwise train resnet20_fast-cifar10 --init-from runs/float/last.safetensors --distill --epochs 40 "
+    "--optimizer adam --lr 0.001 --weight-decay 0 --bfloat16 --threads 1 --relaxed-every 100": "likewise",
+    "signwise eval resnet20_fast-cifar10-1bit --data DIR": "tests/tools/test_ship.py, where CIFAR-10 is at hand",
+    "signwise eval vgg_fast-cifar10-1bit --data DIR": "tests/tools/test_ship.py, where CIFAR-10 is at hand",
     "pip install .": ".ci/check_wheel installs the wheel where there is nothing else",
     "pip install '.[train]'": "make setup installs these packages",
     "make test-integrations": "run after the tests in .ci/run",
