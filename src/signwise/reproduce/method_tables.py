@@ -24,7 +24,7 @@ from signwise.reproduce.method_comparison import (
     measured,
     resnet_entries,
 )
-from signwise.reproduce.records import ABSENT, mean_and_spread
+from signwise.reproduce.records import ABSENT, mean_and_spread, short_revision
 from signwise.reproduce.render import draw_if_changed, write_if_changed
 from signwise.reproduce.tables import Table, method_title
 from signwise.text import counted
@@ -158,7 +158,7 @@ def _markdown(records: Path, table: Table, setting: str, *groups: str) -> str:
     origins = [run["origin"] for (group, _), runs in measured(records).items() if group in groups for run in runs]
     days = sorted({origin["date"][:10] for origin in origins})
     processors, versions = (", ".join(sorted({origin[name] for origin in origins})) for name in ("processor", "torch"))
-    revisions = sorted({f"`{(origin['revision'] or ABSENT)[:10]}`" for origin in origins})
+    revisions = sorted({short_revision(origin["revision"]) for origin in origins})
     note = (
         f"{setting}, all test images; error of the deployed weights, mean and standard deviation over seeds. "
         f"{processors}, PyTorch {versions}, {' to '.join(dict.fromkeys((days[0], days[-1])))}, "

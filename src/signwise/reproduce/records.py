@@ -309,6 +309,16 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe, Repeated]:
     return {recipe: Repeated(recipe=recipe, records=runs) for recipe, runs in found.items()}
 
 
+def short_revision(revision: str | None) -> str:
+    """A revision in ten letters, with a plus if the source was modified.
+
+    Example:
+        >>> short_revision("b423f329aa70cc11"), short_revision("b423f329aa70cc11+changes")
+        ('`b423f329aa`', '`b423f329aa+`')
+    """
+    return ABSENT if revision is None else f"`{revision[:10]}{'+' if revision.endswith('+changes') else ''}`"
+
+
 def difference(ours: float, theirs: float) -> str:
     """Our error minus the paper's, in percentage points, with its sign."""
     return f"{ours - theirs:+.2f}"

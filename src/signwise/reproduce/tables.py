@@ -26,7 +26,7 @@ from signwise.reproduce.experiments import (
     is_full,
     paper_error,
 )
-from signwise.reproduce.records import ABSENT, Record, Repeated, by_recipe, difference
+from signwise.reproduce.records import ABSENT, Record, Repeated, by_recipe, difference, short_revision
 from signwise.text import counted, duration
 from signwise.training.recipe import Recipe
 
@@ -333,7 +333,6 @@ def provenance(records: Iterable[Record]) -> Table:
         origin = record.origin
         hardware, versions = origin["hardware"], origin["versions"]
         threads = "1 thread" if origin["threads"] == 1 else f"{origin['threads']} threads"
-        revision = origin["revision"]
         rows.append(
             (
                 f"`{record.name}`",
@@ -342,7 +341,7 @@ def provenance(records: Iterable[Record]) -> Table:
                 duration(record.result.seconds),
                 hardware.get("accelerator") or f"{hardware['processor']}, {threads}",
                 f"{versions['python']}, {versions.get('torch', ABSENT)}",
-                ABSENT if revision is None else f"`{revision[:10]}{'+' if revision.endswith('+changes') else ''}`",
+                short_revision(origin["revision"]),
                 str(len(origin["resumed"])),
             )
         )
