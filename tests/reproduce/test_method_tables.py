@@ -76,7 +76,7 @@ def test_the_table_of_resnet20_has_published_errors_beside_ours(tmp_path: Path) 
 def test_the_note_names_the_processors_and_days_of_the_runs_in_its_table_alone(tmp_path: Path) -> None:
     for seed, errors in enumerate([{(COMMON, "bwn"): 3.0}, {(AUTHORS, "bwn"): 3.0}, {(ALPHA, "0"): 4.0}]):
         write(tmp_path, seed, errors)
-    assert "processor 0, processor 1, PyTorch 2, 2026-01-01 to 2026-01-02, revision `–`." in methods_markdown(tmp_path)
+    assert "processor 0, processor 1, PyTorch 2, 2026-01-01 to 2026-01-02, revision –." in methods_markdown(tmp_path)
 
 
 def test_the_table_ranks_by_the_common_error_and_shows_mean_and_spread(tmp_path: Path) -> None:
