@@ -41,6 +41,8 @@ RUN_ELSEWHERE = {
     "signwise train resnet20_fast-cifar10 --init-from runs/float/last.safetensors --distill --epochs 40 "
     "--optimizer adam --lr 0.001 --weight-decay 0 --bfloat16 --threads 1 --relaxed-every 100": "likewise",
     "signwise eval resnet20_fast-cifar10-1bit --data DIR": "tests/tools/test_ship.py, where CIFAR-10 is at hand",
+    "LD_PRELOAD=libtcmalloc_minimal.so.4 signwise train resnet20-cifar10 --bfloat16 --relaxed-every 10": "benchmarks/"
+    "training.py trains with tcmalloc, which is not installed everywhere",
     "signwise eval vgg_fast-cifar10-1bit --data DIR": "tests/tools/test_ship.py, where CIFAR-10 is at hand",
     "pip install .": ".ci/check_wheel installs the wheel where there is nothing else",
     "pip install '.[train]'": "make setup installs these packages",
