@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from signwise.figures.bars import Bar, Panel
-from signwise.reproduce.experiments import is_fine_tuned
-from signwise.reproduce.records import ABSENT, Repeated, by_recipe, read_training_records
+from signwise.reproduce.records import ABSENT, Record, Repeated, by_recipe, read_training_records
 from signwise.reproduce.tables import Table, full_results, network_title, recipe_title
 from tools import inference_records
 from tools.inference_records import JsonObject, against_fastest_peer, engine_times, packed_bytes, read_records
+from tools.ship import best_record
 
 MISSING = "_Not recorded yet._"
 PICTURE = Path("results/rendered/overview.png")
@@ -45,23 +46,27 @@ def lenet5_errors(results: Path) -> dict[int, tuple[float, str]]:
 
 def cifar10_facts(results: Path) -> list[str]:
     """A sentence about each shipped network for CIFAR-10 whose training is recorded."""
-    records = read_training_records(results)
-    full, facts = full_results(records), []
-    if vgg := full.get(("vgg_fast-cifar10", 1, 0.0)):
+    records, facts = read_training_records(results), []
+    if vgg := _shipped(records, "vgg_fast-cifar10"):
         facts.append(
             f"{recipe_title(vgg.recipe)}, trained from scratch on one core, {vgg.recipe.epochs} epochs, "
             f"{_last_error(vgg)}. The package includes this network."
         )
     resnet20 = "resnet20_fast-cifar10"
-    tuned = by_recipe(record for record in records if record.recipe.name == resnet20 and is_fine_tuned(record.recipe))
-    if tuned and (before := full.get((resnet20, 32, None))):
-        best = min(tuned.values(), key=lambda runs: runs.mean("last_error"))
+    tuned, before = _shipped(records, resnet20), full_results(records).get((resnet20, 32, None))
+    if tuned and before:
         facts.append(
-            f"{recipe_title(best.recipe)}, trained on one core, {before.recipe.epochs} epochs with 32 bits and "
-            f"{best.recipe.epochs} with 1 bit, {_last_error(best)}, {before.text('last_error')} % with 32 bits. "
+            f"{recipe_title(tuned.recipe)}, trained on one core, {before.recipe.epochs} epochs with 32 bits and "
+            f"{tuned.recipe.epochs} with 1 bit, {_last_error(tuned)}, {before.text('last_error')} % with 32 bits. "
             "The package includes this network."
         )
     return facts
+
+
+def _shipped(records: Sequence[Record], name: str) -> Repeated | None:
+    """The shipped network of a recipe, with the other seeds of its run."""
+    best = best_record(records, name)
+    return None if best is None else by_recipe(records)[dataclasses.replace(best.recipe, seed=0)]
 
 
 def _last_error(runs: Repeated) -> str:

@@ -7,6 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tools.ship import best_record
+
+from signwise.reproduce.records import mean_and_spread, read_training_records
 from tools import readme
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +53,15 @@ def test_a_shipped_network_for_cifar10_is_a_fact_if_its_training_is_recorded(tmp
     (fact,) = readme.cifar10_facts(tmp_path)
     last = json.loads((tmp_path / record).read_text())["result"]["last_error"]
     assert f"20 epochs, last error: {last:.2f} %" in fact
+
+
+def test_the_fact_about_resnet20_is_about_all_seeds_of_the_shipped_network() -> None:
+    (fact,) = (fact for fact in readme.cifar10_facts(ROOT / "results") if fact.startswith("ResNet-20"))
+    shipped = best_record(read_training_records(ROOT / "results"), "resnet20_fast-cifar10")
+    assert shipped is not None and shipped.name.endswith("-1")
+    paths = [ROOT / "results" / f"{shipped.name.removesuffix('-1')}-{seed}.json" for seed in (0, 1)]
+    errors = [json.loads(path.read_text())["result"]["last_error"] for path in paths]
+    assert f"{shipped.recipe.epochs} with 1 bit, last error: {mean_and_spread(errors)} %" in fact
 
 
 def test_a_ratio_near_1_shows_which_side_is_faster() -> None:

@@ -68,6 +68,9 @@ def test_the_best_full_run_with_one_bit_is_shipped(small: Recipe) -> None:
     ]
     assert best_record([*others, best]) is best
     assert best_record(others[:2]) is None
+    tuned = _with(any_record, lenet5.changed(epochs=10, init_from="runs/lenet5-mnist-32bit"), 0.4)
+    partly = _with(any_record, tuned.recipe.changed(train_samples=60), 0.3)
+    assert best_record([*others, best, tuned, partly]) is tuned
 
 
 @pytest.mark.parametrize("name", [name.removesuffix("-1bit") for name in shipped.names()])
